@@ -1,0 +1,106 @@
+// Engine: canvases of many sequences, advanced together by one forward a step.
+//
+//   Engine engine(*model, {.max_sequences = 1, .max_tokens = 160});
+//   auto id = engine.add(std::move(request));
+//   while (engine.running()) engine.step();
+//   engine.result(id).ids;
+//
+// One step: every running sequence is asked for its plan; plans that ask for nothing are applied at
+// once and asked again; one forward serves all others; statistics come from the device; each run's
+// edits are checked and written. The engine trusts no plugin: rows in range, edits only where allowed,
+// tokens below the vocabulary, progress within a bounded number of steps; a fault ends that sequence
+// alone, with an Error naming the sampler.
+// Thread rule: one thread per Engine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dllm/error.hpp"
+#include "dllm/model.hpp"
+#include "dllm/sampler.hpp"
+
+namespace dllm {
+
+using SequenceId = std::uint32_t;
+
+/// What a sequence starts from. Masked positions may lie anywhere.
+struct SequenceRequest {
+  std::vector<std::int32_t> ids;        ///< the canvas; mask_id where to be filled
+  std::vector<std::uint8_t> editable;   ///< same length; 1 where the sampler may write
+  std::shared_ptr<const Sampler> sampler;
+  dllm_model_facts facts{};             ///< as given to the sampler; stop_ids must outlive the engine
+  std::uint64_t seed = 0;
+  bool ignore_eos = false;              ///< do not end at a stop token
+  std::uint32_t max_steps = 0;          ///< 0: a bound from the canvas (progress guard)
+};
+
+enum class SequenceStatus { running, finished, failed };
+/// stop: an end token was reached; length: every position is final.
+enum class FinishReason { none, stop, length };
+
+struct SequenceResult {
+  SequenceStatus status = SequenceStatus::running;
+  FinishReason reason = FinishReason::none;
+  std::span<const std::int32_t> ids;     ///< the canvas as it stands
+  std::span<const std::uint8_t> state;   ///< DLLM_POSITION_*
+  std::uint32_t steps = 0;               ///< plan/apply rounds
+  std::uint32_t forwards = 0;            ///< rounds that needed a forward
+  const Error* error = nullptr;          ///< where failed
+};
+
+/// What one step did, per sequence that took part.
+struct SequenceStep {
+  SequenceId id = 0;
+  std::uint32_t step = 0;      ///< round just finished, from 0
+  bool forward = false;        ///< it needed a forward
+  std::uint32_t n_scored = 0;
+  std::vector<dllm_edit> edits;
+  std::uint32_t n_masked = 0;  ///< positions still masked after it
+};
+
+struct StepReport {
+  std::vector<SequenceStep> sequences;
+  std::uint32_t n_tokens = 0;      ///< rows of the forward
+  std::uint32_t n_score_rows = 0;  ///< rows through the head
+  double plan_ms = 0;
+  double forward_ms = 0;  ///< forward, head and statistics
+  double apply_ms = 0;
+};
+
+struct EngineLimits {
+  std::uint32_t max_sequences = 1;
+  std::uint32_t max_sequence_length = 0;
+  std::uint32_t max_tokens = 0;  ///< of a forward, guidance pairs included
+  bool full_logits = false;      ///< score every position, as a generic runtime would
+};
+
+class Engine {
+ public:
+  /// Reserves everything a step within the limits needs. Throws Error (resource) with the numbers.
+  Engine(Model& model, const EngineLimits& limits);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Throws Error (bad_usage) when the request does not fit the context or the limits.
+  SequenceId add(SequenceRequest request);
+  /// Forgets a sequence, running or not; results of it are no longer valid.
+  void remove(SequenceId id);
+
+  bool running() const noexcept;
+  /// Advances every running sequence by one forward. The report lives until the next call.
+  const StepReport& step();
+
+  SequenceResult result(SequenceId id) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dllm
