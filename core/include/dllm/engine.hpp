@@ -59,17 +59,23 @@ struct SequenceStep {
   std::uint32_t step = 0;      ///< round just finished, from 0
   bool forward = false;        ///< it needed a forward
   std::uint32_t n_scored = 0;
-  std::vector<dllm_edit> edits;
+  std::uint32_t first_edit = 0;  ///< its edits: StepReport::edits_of
+  std::uint32_t n_edits = 0;
   std::uint32_t n_masked = 0;  ///< positions still masked after it
 };
 
 struct StepReport {
   std::vector<SequenceStep> sequences;
+  std::vector<dllm_edit> edits;    ///< of all sequences, in the order of `sequences`
   std::uint32_t n_tokens = 0;      ///< rows of the forward
   std::uint32_t n_score_rows = 0;  ///< rows through the head
   double plan_ms = 0;
   double forward_ms = 0;  ///< forward, head and statistics
   double apply_ms = 0;
+
+  std::span<const dllm_edit> edits_of(const SequenceStep& step) const {
+    return std::span(edits).subspan(step.first_edit, step.n_edits);
+  }
 };
 
 struct EngineLimits {
@@ -78,6 +84,12 @@ struct EngineLimits {
   std::uint32_t max_tokens = 0;  ///< of a forward, guidance pairs included
   bool full_logits = false;      ///< score every position, as a generic runtime would
 };
+
+/// Everything about a request that can be found wrong without weights: sizes, ids, context, and what
+/// the sampler says to this canvas (a run is started, planned once and dropped). Throws Error
+/// (bad_usage) with the numbers. Returns the tokens one forward of it takes: the canvas, or twice the
+/// canvas where the plan is guided; sum them up for EngineLimits::max_tokens.
+std::uint32_t check_request(const SequenceRequest& request, const ModelInfo& model);
 
 class Engine {
  public:

@@ -159,8 +159,8 @@ typedef struct dllm_stats {
   const float* prob_of;      /* [row * n_prob_of + j] */
   const int32_t* top_ids;    /* [row * n_top_list + j] */
   const float* top_probs;    /* likewise */
-  uint32_t n_prob_of;
-  uint32_t n_top_list;
+  uint32_t n_prob_of;  /* row stride of prob_of, at least the plan's n_prob_of */
+  uint32_t n_top_list; /* row stride of the top list, at least the plan's n_top_list */
 } dllm_stats;
 
 /* ---- edits ---- */
