@@ -14,6 +14,7 @@
 #include <span>
 
 #include "dllm/dtype.hpp"
+#include "dllm/quant_blocks.hpp"
 
 namespace dllm {
 
