@@ -139,9 +139,9 @@ struct RopeParams {
   RopeKind kind = RopeKind::norm;
   std::uint32_t n_heads = 0;
   std::uint32_t head_dim = 0;
-  std::uint32_t n_rot = 0;         ///< leading dimensions of a head that rotate; even, <= head_dim
-  double theta = 10000.0;          ///< angle of pair m at position p: p * scale * theta^(-2m/n_rot)
-  double scale = 1.0;              ///< 1 / linear rope scaling factor
+  std::uint32_t n_rot = 0;  ///< leading dimensions of a head that rotate; even, <= head_dim
+  double theta = 10000.0;   ///< angle of pair m at position p: p * scale * theta^(-2m/n_rot)
+  double scale = 1.0;       ///< 1 / linear rope scaling factor
   const Weight* head_norm = nullptr;  ///< per-head RMS norm applied before rotating, [head_dim]
   float head_norm_eps = 0;
 };
@@ -155,13 +155,13 @@ struct AttentionParams {
 
 /// The most a step will ask for; everything is allocated from these before the first step.
 struct StepLimits {
-  std::uint32_t max_tokens = 0;     ///< rows of a forward, guidance pairs included
-  std::uint32_t max_score_rows = 0; ///< rows through the head
+  std::uint32_t max_tokens = 0;      ///< rows of a forward, guidance pairs included
+  std::uint32_t max_score_rows = 0;  ///< rows through the head
   std::uint32_t max_sequences = 0;
-  std::uint32_t width = 0;          ///< embedding length
-  std::uint32_t max_cols = 0;       ///< widest input of any projection
-  std::uint32_t ffn_cols = 0;       ///< feed-forward length
-  std::uint32_t n_vocab = 0;        ///< rows of the output matrix
+  std::uint32_t width = 0;     ///< embedding length
+  std::uint32_t max_cols = 0;  ///< widest input of any projection
+  std::uint32_t ffn_cols = 0;  ///< feed-forward length
+  std::uint32_t n_vocab = 0;   ///< rows of the output matrix
   std::uint32_t max_heads = 0;
   std::uint32_t max_sequence_length = 0;
 };
@@ -174,16 +174,24 @@ struct StepKey {
 };
 
 struct DeviceInfo {
-  std::string backend;               ///< plugin id: "cpu"
-  std::string name;                  ///< "AMD EPYC, 2 threads, avx2"
-  std::string isa;                   ///< instruction set or compute capability in use
-  std::uint32_t threads = 0;         ///< 0 where it makes no sense
-  std::uint64_t total_bytes = 0;     ///< memory of the device
-  std::uint64_t available_bytes = 0; ///< memory a load could take now
+  std::string backend;                ///< plugin id: "cpu"
+  std::string name;                   ///< "AMD EPYC, 2 threads, avx2"
+  std::string isa;                    ///< instruction set or compute capability in use
+  std::uint32_t threads = 0;          ///< 0 where it makes no sense
+  std::uint64_t total_bytes = 0;      ///< memory of the device
+  std::uint64_t available_bytes = 0;  ///< memory a load could take now
 };
 
 enum class Op : std::uint8_t {
-  embed, norm_linear, rope, attention, linear_residual, gated_mlp, head_stats, logits, copy_rows
+  embed,
+  norm_linear,
+  rope,
+  attention,
+  linear_residual,
+  gated_mlp,
+  head_stats,
+  logits,
+  copy_rows
 };
 
 class Backend {
@@ -242,7 +250,8 @@ class Backend {
                       std::span<float> out) = 0;
 
   /// Runs `body` (a sequence of the ops above up to, not including, head_stats or logits). A device
-  /// that can records it once per key and replays it after; here is where lists are already written.
+  /// that can records it once per key and replays it after; here is where lists are already
+  /// written.
   virtual void run_step(const StepKey& key, const std::function<void()>& body) = 0;
 };
 

@@ -15,8 +15,8 @@
 
 namespace dllm {
 
-/// `known[i]` is 0 where position i is still masked. A masked position shows one placeholder; a run of
-/// known tokens whose bytes at its edges are parts of a character shows one placeholder per such
+/// `known[i]` is 0 where position i is still masked. A masked position shows one placeholder; a run
+/// of known tokens whose bytes at its edges are parts of a character shows one placeholder per such
 /// incomplete character. Control tokens show nothing.
 std::string display_text(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
                          std::span<const std::uint8_t> known, std::string_view placeholder);

@@ -7,10 +7,9 @@
 //
 // One step: every running sequence is asked for its plan; plans that ask for nothing are applied at
 // once and asked again; one forward serves all others; statistics come from the device; each run's
-// edits are checked and written. The engine trusts no plugin: rows in range, edits only where allowed,
-// tokens below the vocabulary, progress within a bounded number of steps; a fault ends that sequence
-// alone, with an Error naming the sampler.
-// Thread rule: one thread per Engine.
+// edits are checked and written. The engine trusts no plugin: rows in range, edits only where
+// allowed, tokens below the vocabulary, progress within a bounded number of steps; a fault ends
+// that sequence alone, with an Error naming the sampler. Thread rule: one thread per Engine.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +29,13 @@ using SequenceId = std::uint32_t;
 
 /// What a sequence starts from. Masked positions may lie anywhere.
 struct SequenceRequest {
-  std::vector<std::int32_t> ids;        ///< the canvas; mask_id where to be filled
-  std::vector<std::uint8_t> editable;   ///< same length; 1 where the sampler may write
+  std::vector<std::int32_t> ids;       ///< the canvas; mask_id where to be filled
+  std::vector<std::uint8_t> editable;  ///< same length; 1 where the sampler may write
   std::shared_ptr<const Sampler> sampler;
-  dllm_model_facts facts{};             ///< as given to the sampler; stop_ids must outlive the engine
+  dllm_model_facts facts{};  ///< as given to the sampler; stop_ids must outlive the engine
   std::uint64_t seed = 0;
-  bool ignore_eos = false;              ///< do not end at a stop token
-  std::uint32_t max_steps = 0;          ///< 0: a bound from the canvas (progress guard)
+  bool ignore_eos = false;      ///< do not end at a stop token
+  std::uint32_t max_steps = 0;  ///< 0: a bound from the canvas (progress guard)
 };
 
 enum class SequenceStatus { running, finished, failed };
@@ -46,18 +45,18 @@ enum class FinishReason { none, stop, length };
 struct SequenceResult {
   SequenceStatus status = SequenceStatus::running;
   FinishReason reason = FinishReason::none;
-  std::span<const std::int32_t> ids;     ///< the canvas as it stands
-  std::span<const std::uint8_t> state;   ///< DLLM_POSITION_*
-  std::uint32_t steps = 0;               ///< plan/apply rounds
-  std::uint32_t forwards = 0;            ///< rounds that needed a forward
-  const Error* error = nullptr;          ///< where failed
+  std::span<const std::int32_t> ids;    ///< the canvas as it stands
+  std::span<const std::uint8_t> state;  ///< DLLM_POSITION_*
+  std::uint32_t steps = 0;              ///< plan/apply rounds
+  std::uint32_t forwards = 0;           ///< rounds that needed a forward
+  const Error* error = nullptr;         ///< where failed
 };
 
 /// What one step did, per sequence that took part.
 struct SequenceStep {
   SequenceId id = 0;
-  std::uint32_t step = 0;      ///< round just finished, from 0
-  bool forward = false;        ///< it needed a forward
+  std::uint32_t step = 0;  ///< round just finished, from 0
+  bool forward = false;    ///< it needed a forward
   std::uint32_t n_scored = 0;
   std::uint32_t first_edit = 0;  ///< its edits: StepReport::edits_of
   std::uint32_t n_edits = 0;
@@ -85,10 +84,10 @@ struct EngineLimits {
   bool full_logits = false;      ///< score every position, as a generic runtime would
 };
 
-/// Everything about a request that can be found wrong without weights: sizes, ids, context, and what
-/// the sampler says to this canvas (a run is started, planned once and dropped). Throws Error
-/// (bad_usage) with the numbers. Returns the tokens one forward of it takes: the canvas, or twice the
-/// canvas where the plan is guided; sum them up for EngineLimits::max_tokens.
+/// Everything about a request that can be found wrong without weights: sizes, ids, context, and
+/// what the sampler says to this canvas (a run is started, planned once and dropped). Throws Error
+/// (bad_usage) with the numbers. Returns the tokens one forward of it takes: the canvas, or twice
+/// the canvas where the plan is guided; sum them up for EngineLimits::max_tokens.
 std::uint32_t check_request(const SequenceRequest& request, const ModelInfo& model);
 
 class Engine {

@@ -5,8 +5,8 @@
 //   const dllm::TensorInfo& w = file->tensor("output.weight");
 //   std::span<const std::byte> bytes = file->data(w);
 //
-// The file is mapped read-only and validated once, in open(): every count, length, offset, dimension
-// product and alignment. After open() every name, view and number handed out is in range.
+// The file is mapped read-only and validated once, in open(): every count, length, offset,
+// dimension product and alignment. After open() every name, view and number handed out is in range.
 //
 // File, in order: "GGUF", u32 version, i64 n_tensors, i64 n_kv; n_kv entries (string key, i32 value
 // type, value); n_tensors entries (string name, u32 n_dims, n_dims x i64, i32 type, u64 offset);
@@ -31,8 +31,19 @@ namespace dllm {
 
 /// Values equal the value type ids stored in GGUF files.
 enum class MetadataType : std::uint32_t {
-  u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, boolean = 7,
-  string = 8, array = 9, u64 = 10, i64 = 11, f64 = 12
+  u8 = 0,
+  i8 = 1,
+  u16 = 2,
+  i16 = 3,
+  u32 = 4,
+  i32 = 5,
+  f32 = 6,
+  boolean = 7,
+  string = 8,
+  array = 9,
+  u64 = 10,
+  i64 = 11,
+  f64 = 12
 };
 
 /// "u32", "string", ...
@@ -62,7 +73,7 @@ struct TensorInfo {
   std::uint64_t bytes = 0;           ///< size of its data
   std::uint32_t part = 0;            ///< which split part holds it
   std::uint64_t n_elements() const noexcept;
-  std::string shape_text() const;    ///< "[4096, 126464]"
+  std::string shape_text() const;  ///< "[4096, 126464]"
 };
 
 class GgufFile {

@@ -6,19 +6,21 @@
 //   suppressed  ids in suppress_both, the mask id and the vocabulary tail (id >= n_tokens) have
 //               l = -inf everywhere; `allow_all` lifts the last two
 //   tempered    z = l / T where T > 0, else z = l
-//   filtered    keep = all ids; where top_p < 1: sort by z (ties: lower id first), keep the shortest
+//   filtered    keep = all ids; where top_p < 1: sort by z (ties: lower id first), keep the
+//   shortest
 //               prefix whose softmax mass exceeds top_p (the token that crosses stays; at least
-//               one); then where top_k > 0: of those keep z >= k-th largest (ties stay). Dream's order:
-//               temperature, top_p, top_k
+//               one); then where top_k > 0: of those keep z >= k-th largest (ties stay). Dream's
+//               order: temperature, top_p, top_k
 //   sampled     T = 0: argmax l. T > 0: argmax over kept ids of z + g, g = -ln(-ln u),
 //               u = philox_uniform(seed, step, position, id, candidate). Ties: lowest id
 //   D           domain raw: softmax of l (no T, no filter) without the ids in suppress_confidence;
 //               domain filtered: softmax of z over kept ids, without those in suppress_confidence.
 //               A suppressed id has probability 0
-//   sampled_prob  D(sampled);   top1_prob, top2_prob  the two largest D (0 where there is no second)
-//   entropy       -sum D ln D (nats);   log_sum_exp  ln sum exp of what D is the softmax of
+//   sampled_prob  D(sampled);   top1_prob, top2_prob  the two largest D (0 where there is no
+//   second) entropy       -sum D ln D (nats);   log_sum_exp  ln sum exp of what D is the softmax of
 //   prob_of[j]    D(ids[j]);   top list  the k largest D with ids (ties: lower id first)
-//   non_finite    a logit of the row is NaN or +inf, or all are -inf: the other figures mean nothing
+//   non_finite    a logit of the row is NaN or +inf, or all are -inf: the other figures mean
+//   nothing
 #pragma once
 
 #include <cstdint>
@@ -29,9 +31,9 @@ namespace dllm {
 
 /// Bits of StatsRequest::want; values equal DLLM_STAT_* of the SDK.
 enum StatBits : std::uint32_t {
-  kStatSampled = 1u << 0,      ///< sampled, sampled_prob
-  kStatArgmax = 1u << 1,       ///< argmax of l
-  kStatTop2 = 1u << 2,         ///< top1_prob, top2_prob
+  kStatSampled = 1u << 0,  ///< sampled, sampled_prob
+  kStatArgmax = 1u << 1,   ///< argmax of l
+  kStatTop2 = 1u << 2,     ///< top1_prob, top2_prob
   kStatEntropy = 1u << 3,
   kStatLogSumExp = 1u << 4,
   kStatProbOf = 1u << 5,
@@ -56,7 +58,7 @@ struct StatsRequest {
   std::uint32_t top_list = 0;             ///< length of the top list
   bool allow_all = false;                 ///< do not suppress mask id and vocabulary tail
   std::int32_t mask_id = -1;
-  std::uint32_t n_tokens = 0;             ///< ids at or above have no token
+  std::uint32_t n_tokens = 0;  ///< ids at or above have no token
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   bool guided = false;

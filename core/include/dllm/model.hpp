@@ -27,20 +27,20 @@ namespace dllm {
 
 /// What a model publishes about itself; known from metadata alone.
 struct ModelInfo {
-  std::string architecture;         ///< "llada"
-  std::string name;                 ///< general.name, or empty
+  std::string architecture;  ///< "llada"
+  std::string name;          ///< general.name, or empty
   std::uint32_t n_layers = 0;
   std::uint32_t width = 0;
   std::uint32_t n_heads = 0;
   std::uint32_t n_kv_heads = 0;
   std::uint32_t head_dim = 0;
   std::uint32_t ffn_length = 0;
-  std::uint32_t n_vocab = 0;        ///< rows of the output matrix
+  std::uint32_t n_vocab = 0;  ///< rows of the output matrix
   std::uint32_t context_length = 0;
-  bool shift_logits = false;        ///< position i is scored by row max(i - 1, 0)
+  bool shift_logits = false;  ///< position i is scored by row max(i - 1, 0)
   MaskKind mask = MaskKind::full;
   std::uint32_t trained_block_length = 0;  ///< 0: none
-  std::string recommended_sampler;  ///< sampler plugin id
+  std::string recommended_sampler;         ///< sampler plugin id
 };
 
 /// Cache use of a sequence. Only the default (no cache) is built; anything else is refused by name.

@@ -1,4 +1,5 @@
-// Self-described options of plugins: what a sampler or backend takes, and values checked against it.
+// Self-described options of plugins: what a sampler or backend takes, and values checked against
+// it.
 //
 //   OptionValues values = check_options(sampler.options(), {{"steps", "64"}}, "sampler llada");
 //
@@ -44,8 +45,9 @@ struct OptionValue {
 using OptionValues = std::map<std::string, OptionValue, std::less<>>;
 
 /// Checks `given` (name to text) against `infos`. `_` and `-` in names are equal.
-/// `owner` is named in messages ("sampler llada"). Throws Error (bad_usage) that names option, value,
-/// what is allowed and the nearest match of a misspelling; whole-string parse, "8x" and "nan" refused.
+/// `owner` is named in messages ("sampler llada"). Throws Error (bad_usage) that names option,
+/// value, what is allowed and the nearest match of a misspelling; whole-string parse, "8x" and
+/// "nan" refused.
 OptionValues check_options(std::span<const OptionInfo> infos,
                            const std::map<std::string, std::string, std::less<>>& given,
                            std::string_view owner);

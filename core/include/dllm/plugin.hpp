@@ -4,10 +4,10 @@
 //   registry.scan(default_plugin_folders({}));
 //   const PluginRecord* sampler = registry.find(PluginKind::sampler, "llada");
 //
-// Each file's descriptor (an ELF note) is read and judged before the file is loaded, so foreign code
-// of a plugin that does not fit never runs. A refused file is kept with its reason and logged as a
-// warning; it never stops the others. Plugins stay loaded until the process ends.
-// Thread rule: scan from one thread; const calls after that from any.
+// Each file's descriptor (an ELF note) is read and judged before the file is loaded, so foreign
+// code of a plugin that does not fit never runs. A refused file is kept with its reason and logged
+// as a warning; it never stops the others. Plugins stay loaded until the process ends. Thread rule:
+// scan from one thread; const calls after that from any.
 #pragma once
 
 #include <filesystem>
@@ -37,7 +37,7 @@ struct PluginRecord {
   std::string summary;
   std::filesystem::path path;
   bool accepted = false;
-  std::string reason;  ///< where refused: one sentence, with the remedy
+  std::string reason;               ///< where refused: one sentence, with the remedy
   std::vector<OptionInfo> options;  ///< samplers and backends
 
   // Where accepted, the one of its kind; they live until the process ends.
@@ -51,9 +51,9 @@ struct PluginRecord {
 /// architecture, sanitizer.
 std::string_view build_tag();
 
-/// Search order: `extra` (--plugin-dir), DLLM_PLUGIN_PATH (colon-separated), lib/dllm/plugins beside
-/// libdllm.so, ~/.local/lib/dllm/plugins. Never the current directory. Folders that do not exist are
-/// left out, except those of `extra`, for which a missing one is Error (bad_usage).
+/// Search order: `extra` (--plugin-dir), DLLM_PLUGIN_PATH (colon-separated), lib/dllm/plugins
+/// beside libdllm.so, ~/.local/lib/dllm/plugins. Never the current directory. Folders that do not
+/// exist are left out, except those of `extra`, for which a missing one is Error (bad_usage).
 std::vector<std::filesystem::path> default_plugin_folders(
     std::span<const std::filesystem::path> extra);
 
@@ -69,14 +69,15 @@ class PluginRegistry {
 
   std::span<const PluginRecord> records() const noexcept;  ///< accepted and refused, scan order
   const PluginRecord* find(PluginKind kind, std::string_view id) const noexcept;
-  std::vector<std::string> ids(PluginKind kind) const;     ///< accepted ones
+  std::vector<std::string> ids(PluginKind kind) const;  ///< accepted ones
 
   /// Like find, but throws Error (bad_usage) with the ids there are, the nearest match, and, when a
   /// file of that id was refused, its reason.
   const PluginRecord& require(PluginKind kind, std::string_view id) const;
 
   /// The model plugin for an architecture; throws Error (unsupported) "unsupported architecture X
-  /// (supported: ...)", and says of well-known autoregressive ones that they are no diffusion model.
+  /// (supported: ...)", and says of well-known autoregressive ones that they are no diffusion
+  /// model.
   const PluginRecord& require_model(std::string_view architecture) const;
 
   /// `id` "auto": the usable backend with the highest preference. Throws Error (bad_usage) for an

@@ -47,7 +47,13 @@ struct SpecialIds {
 };
 
 enum class TokenType : std::int32_t {
-  undefined = 0, normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6
+  undefined = 0,
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6
 };
 
 class Tokenizer {

@@ -78,22 +78,31 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view option_type_name(OptionType type) {
   switch (type) {
-    case OptionType::integer: return "integer";
-    case OptionType::number: return "number";
-    case OptionType::boolean: return "boolean";
-    case OptionType::choice: return "choice";
-    case OptionType::text: return "text";
+    case OptionType::integer:
+      return "integer";
+    case OptionType::number:
+      return "number";
+    case OptionType::boolean:
+      return "boolean";
+    case OptionType::choice:
+      return "choice";
+    case OptionType::text:
+      return "text";
   }
   return "text";
 }
 
 std::string OptionInfo::range_text() const {
   switch (type) {
-    case OptionType::boolean: return "true | false";
-    case OptionType::choice: return fmt::format("{}", fmt::join(choices, " | "));
-    case OptionType::text: return "text";
+    case OptionType::boolean:
+      return "true | false";
+    case OptionType::choice:
+      return fmt::format("{}", fmt::join(choices, " | "));
+    case OptionType::text:
+      return "text";
     case OptionType::integer:
-    case OptionType::number: break;
+    case OptionType::number:
+      break;
   }
   const std::string kind(type == OptionType::integer ? "an integer" : "a number");
   const bool low = std::isfinite(minimum);
@@ -147,7 +156,8 @@ OptionValue parse_option(const OptionInfo& info, std::string_view text, std::str
         refuse_value(info, text, owner);
       }
       break;
-    case OptionType::text: break;
+    case OptionType::text:
+      break;
   }
   return value;
 }

@@ -1,0 +1,310 @@
+#include "dllm/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "engine/canvas.hpp"
+#include "engine/plan_check.hpp"
+#include "engine/step_batch.hpp"
+
+namespace dllm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double elapsed_ms(Clock::time_point since) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - since).count();
+}
+
+// Progress guard: rounds without a forward are cheap and a schedule may hold many of them, forwards
+// are not and no rule needs many more than there are positions.
+constexpr std::uint32_t kMaxFreeRounds = 1u << 22;
+std::uint32_t default_max_forwards(std::uint32_t n_positions) { return 1024 + 64 * n_positions; }
+
+void check_ids(const SequenceRequest& request, const ModelInfo& model) {
+  if (request.ids.empty()) {
+    throw Error(ErrorCode::bad_usage, "the canvas is empty", "request",
+                "give a prompt or positions to generate");
+  }
+  if (request.editable.size() != request.ids.size()) {
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("the request has {} ids and {} editable flags", request.ids.size(),
+                            request.editable.size()),
+                "request", "give one flag per position");
+  }
+  if (request.ids.size() > model.context_length) {
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("prompt and generation take {} positions, the context has {}",
+                            request.ids.size(), model.context_length),
+                "request", "shorten the prompt or generate fewer tokens (-n)");
+  }
+  for (std::size_t i = 0; i < request.ids.size(); ++i) {
+    const std::int32_t id = request.ids[i];
+    if (id < 0 || static_cast<std::uint32_t>(id) >= model.n_vocab) {
+      throw Error(ErrorCode::bad_usage,
+                  fmt::format("token {} at position {} is outside the vocabulary of {} rows", id, i,
+                              model.n_vocab),
+                  "request", "give ids of this model's tokenizer");
+    }
+  }
+}
+
+}  // namespace
+
+std::uint32_t check_request(const SequenceRequest& request, const ModelInfo& model) {
+  DLLM_ASSERT(request.sampler != nullptr);
+  check_ids(request, model);
+  const Canvas canvas(request.ids, request.editable, request.facts);
+  SamplerRun run = request.sampler->start(canvas.view(), request.seed);
+  if (canvas.n_masked() == 0) return canvas.size();
+  const dllm_plan plan = run.plan(canvas.view());
+  check_plan(plan, canvas.view(), model.n_vocab, request.sampler->id());
+  return StepBatch::tokens_of(plan, canvas);
+}
+
+namespace {
+
+// One sequence and where it is in its life. A run is ended before its sampler goes.
+struct Sequence {
+  Sequence(SequenceId sequence_id, SequenceRequest&& from, std::uint32_t forward_budget)
+      : id(sequence_id),
+        request(std::move(from)),
+        canvas(std::move(request.ids), std::move(request.editable), request.facts),
+        run(request.sampler->start(canvas.view(), request.seed)),
+        max_forwards(forward_budget) {
+    if (canvas.n_masked() == 0) finish(FinishReason::length);
+  }
+
+  void finish(FinishReason why) {
+    status = SequenceStatus::finished;
+    reason = why;
+  }
+  void fail(const Error& why) {
+    status = SequenceStatus::failed;
+    error = why;
+  }
+  const std::string& sampler_id() const { return request.sampler->id(); }
+
+  SequenceId id;
+  SequenceRequest request;
+  Canvas canvas;
+  SamplerRun run;
+  std::uint32_t max_forwards;
+  std::uint32_t forwards = 0;
+  std::uint32_t free_rounds = 0;  // in a row
+  dllm_plan plan{};               // of the step in flight
+  SequenceStatus status = SequenceStatus::running;
+  FinishReason reason = FinishReason::none;
+  std::optional<Error> error;
+};
+
+}  // namespace
+
+struct Engine::Impl {
+  Impl(Model& network, const EngineLimits& with) : model(network), limits(with), batch(with) {}
+
+  SequenceId add(SequenceRequest request);
+  const StepReport& step();
+
+  void plan_all();
+  void plan_one(Sequence& sequence);
+  void guard_progress(const Sequence& sequence) const;
+  void size_answers();
+  void apply_answers(std::size_t index);
+  void apply(Sequence& sequence, const dllm_stats& stats, bool forward);
+
+  Model& model;
+  EngineLimits limits;
+  std::map<SequenceId, std::unique_ptr<Sequence>> sequences;
+  SequenceId next_id = 1;
+  StepBatch batch;
+  std::vector<Sequence*> in_batch;
+  HeadStats stats;
+  StepReport report;
+};
+
+SequenceId Engine::Impl::add(SequenceRequest request) {
+  const std::uint32_t tokens = check_request(request, model.info());
+  if (request.ids.size() > limits.max_sequence_length || tokens > limits.max_tokens ||
+      sequences.size() >= limits.max_sequences) {
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("a sequence of {} positions ({} rows a forward) as number {} does not "
+                            "fit an engine made for {} sequences of {} positions, {} rows",
+                            request.ids.size(), tokens, sequences.size() + 1, limits.max_sequences,
+                            limits.max_sequence_length, limits.max_tokens),
+                "request", "make the engine with larger limits");
+  }
+  const std::uint32_t budget =
+      request.max_steps > 0 ? request.max_steps
+                            : default_max_forwards(static_cast<std::uint32_t>(request.ids.size()));
+  const SequenceId id = next_id++;
+  sequences.emplace(id, std::make_unique<Sequence>(id, std::move(request), budget));
+  return id;
+}
+
+void Engine::Impl::guard_progress(const Sequence& sequence) const {
+  if (sequence.forwards < sequence.max_forwards && sequence.free_rounds < kMaxFreeRounds) return;
+  throw Error(ErrorCode::bad_plugin,
+              fmt::format("no end after {} forwards and {} rounds, {} of {} positions still masked",
+                          sequence.forwards, sequence.canvas.step(), sequence.canvas.n_masked(),
+                          sequence.canvas.size()),
+              fmt::format("sampler {}", sequence.sampler_id()),
+              "use another sampler, or fewer steps");
+}
+
+// Plans until the sequence needs a forward, applying the rounds that need none.
+void Engine::Impl::plan_one(Sequence& sequence) {
+  while (sequence.status == SequenceStatus::running) {
+    guard_progress(sequence);
+    sequence.plan = sequence.run.plan(sequence.canvas.view());
+    check_plan(sequence.plan, sequence.canvas.view(), model.info().n_vocab, sequence.sampler_id());
+    if (sequence.plan.n_positions > 0) {
+      const std::uint32_t tokens = StepBatch::tokens_of(sequence.plan, sequence.canvas);
+      if (batch.n_tokens() + tokens > limits.max_tokens) {
+        throw Error(ErrorCode::bad_plugin,
+                    fmt::format("the step needs {} rows, the engine was made for {}",
+                                batch.n_tokens() + tokens, limits.max_tokens),
+                    fmt::format("sampler {}", sequence.sampler_id()),
+                    "make the engine with larger limits");
+      }
+      batch.add(sequence.plan, sequence.canvas, sequence.request.facts, sequence.request.seed);
+      in_batch.push_back(&sequence);
+      return;
+    }
+    dllm_stats none{};
+    none.struct_size = sizeof none;
+    apply(sequence, none, false);
+  }
+}
+
+void Engine::Impl::plan_all() {
+  batch.clear();
+  in_batch.clear();
+  for (auto& [id, sequence] : sequences) {
+    try {
+      plan_one(*sequence);
+    } catch (const Error& error) {
+      sequence->fail(error);
+    }
+  }
+}
+
+void Engine::Impl::size_answers() {
+  std::uint32_t n_prob_of = 0;
+  std::uint32_t n_top = 0;
+  for (const StatsRequest& request : batch.requests()) {
+    n_prob_of = std::max(n_prob_of, static_cast<std::uint32_t>(request.prob_of.size()));
+    n_top = std::max(n_top, request.top_list);
+  }
+  stats.reserve(limits.max_tokens, n_prob_of, n_top);
+}
+
+void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, bool forward) {
+  const dllm_edits edits = sequence.run.apply(sequence.canvas.view(), answers);
+  const std::span<const dllm_edit> list(edits.edits, edits.n_edits);
+  sequence.canvas.apply(list, sequence.sampler_id());
+  report.sequences.push_back({sequence.id, sequence.canvas.step(), forward, answers.n_rows,
+                              static_cast<std::uint32_t>(report.edits.size()), edits.n_edits,
+                              sequence.canvas.n_masked()});
+  report.edits.insert(report.edits.end(), list.begin(), list.end());
+  sequence.canvas.advance();
+  sequence.forwards += forward ? 1 : 0;
+  sequence.free_rounds = forward ? 0 : sequence.free_rounds + 1;
+
+  const SequenceRequest& request = sequence.request;
+  const std::span stop_ids(request.facts.stop_ids, request.facts.n_stop_ids);
+  if (!request.ignore_eos && sequence.canvas.reached_stop(stop_ids)) {
+    sequence.finish(FinishReason::stop);
+  } else if (edits.status == DLLM_RUN_FINISHED) {
+    sequence.finish(FinishReason::length);
+  }
+}
+
+void Engine::Impl::apply_answers(std::size_t index) {
+  Sequence& sequence = *in_batch[index];
+  try {
+    const std::uint32_t bad = batch.first_non_finite(index, sequence.plan, stats);
+    if (bad != UINT32_MAX) {
+      throw Error(ErrorCode::bad_file,
+                  fmt::format("the logits of position {} are not finite at step {}", bad,
+                              sequence.canvas.step()),
+                  model.info().name.empty() ? model.info().architecture : model.info().name,
+                  "the model file holds NaN or infinite weights: download or convert it again");
+    }
+    apply(sequence, batch.answers(index, sequence.plan, stats), true);
+  } catch (const Error& error) {
+    sequence.fail(error);
+  }
+}
+
+const StepReport& Engine::Impl::step() {
+  report.sequences.clear();
+  report.edits.clear();
+  auto start = Clock::now();
+  plan_all();
+  report.plan_ms = elapsed_ms(start);
+  report.n_tokens = batch.n_tokens();
+  report.n_score_rows = batch.n_score_rows();
+  report.forward_ms = 0;
+  report.apply_ms = 0;
+  if (batch.empty()) return report;
+
+  start = Clock::now();
+  size_answers();
+  model.forward_stats(batch.forward(), batch.requests(), stats);
+  report.forward_ms = elapsed_ms(start);
+
+  start = Clock::now();
+  for (std::size_t i = 0; i < in_batch.size(); ++i) apply_answers(i);
+  report.apply_ms = elapsed_ms(start);
+  return report;
+}
+
+Engine::Engine(Model& model, const EngineLimits& limits)
+    : impl_(std::make_unique<Impl>(model, limits)) {
+  // A guided sequence is two in the batch; every row of a forward may be asked for.
+  model.reserve({.max_tokens = limits.max_tokens,
+                 .max_score_rows = limits.max_tokens,
+                 .max_sequences = 2 * limits.max_sequences,
+                 .max_sequence_length = limits.max_sequence_length});
+  impl_->in_batch.reserve(limits.max_sequences);
+  impl_->report.sequences.reserve(limits.max_sequences);
+  impl_->report.edits.reserve(limits.max_tokens);
+  impl_->stats.reserve(limits.max_tokens, 0, 0);
+}
+
+Engine::~Engine() = default;
+
+SequenceId Engine::add(SequenceRequest request) { return impl_->add(std::move(request)); }
+
+void Engine::remove(SequenceId id) { impl_->sequences.erase(id); }
+
+bool Engine::running() const noexcept {
+  return std::ranges::any_of(impl_->sequences, [](const auto& entry) {
+    return entry.second->status == SequenceStatus::running;
+  });
+}
+
+const StepReport& Engine::step() { return impl_->step(); }
+
+SequenceResult Engine::result(SequenceId id) const {
+  const auto found = impl_->sequences.find(id);
+  if (found == impl_->sequences.end()) {
+    throw Error(ErrorCode::bad_usage, fmt::format("there is no sequence {}", id), "engine",
+                "use an id that add() returned and remove() did not take");
+  }
+  const Sequence& sequence = *found->second;
+  return {sequence.status,
+          sequence.reason,
+          sequence.canvas.ids(),
+          sequence.canvas.state(),
+          sequence.canvas.step(),
+          sequence.forwards,
+          sequence.error ? &*sequence.error : nullptr};
+}
+
+}  // namespace dllm
