@@ -57,6 +57,10 @@ std::string_view build_tag();
 std::vector<std::filesystem::path> default_plugin_folders(
     std::span<const std::filesystem::path> extra);
 
+/// Judges a file by its descriptor, without loading it: none of its code runs. `reason` is empty
+/// where the descriptor fits; whether the file also loads only a registry finds out.
+PluginRecord inspect_plugin(const std::filesystem::path& path);
+
 class PluginRegistry {
  public:
   explicit PluginRegistry(const Log& log);
@@ -64,10 +68,12 @@ class PluginRegistry {
   PluginRegistry& operator=(const PluginRegistry&) = delete;
   ~PluginRegistry();
 
-  /// Judges every *.so of each folder, in name order; the first of two equal ids wins.
+  /// Judges every *.so of each folder, in name order; the first of two equal ids wins. A file met
+  /// again through a link is passed over. Invalidates records() and what find() returned.
   void scan(std::span<const std::filesystem::path> folders);
 
   std::span<const PluginRecord> records() const noexcept;  ///< accepted and refused, scan order
+  std::span<const std::filesystem::path> folders() const noexcept;  ///< scanned so far
   const PluginRecord* find(PluginKind kind, std::string_view id) const noexcept;
   std::vector<std::string> ids(PluginKind kind) const;  ///< accepted ones
 
