@@ -11,6 +11,10 @@
 // File, in order: "GGUF", u32 version, i64 n_tensors, i64 n_kv; n_kv entries (string key, i32 value
 // type, value); n_tensors entries (string name, u32 n_dims, n_dims x i64, i32 type, u64 offset);
 // zero bytes up to `general.alignment`; tensor data. Source: ggml `gguf.h`.
+// What is refused beyond the format's own rules: zero dimensions and dimensions of size 0, more than
+// 4 dimensions, names over 63 bytes, alignments above 1 MiB, more than 65,536 keys, 262,144 tensors
+// or 8,388,608 array elements in one file. Tensor data may lie in any order and with gaps, but
+// aligned, inside the file and never overlapping. Types this build cannot decode still load here.
 // Thread rule: const after open(), any thread.
 #pragma once
 
@@ -26,6 +30,7 @@
 #include <vector>
 
 #include "dllm/dtype.hpp"
+#include "dllm/error.hpp"
 
 namespace dllm {
 
@@ -76,11 +81,18 @@ struct TensorInfo {
   std::string shape_text() const;  ///< "[4096, 126464]"
 };
 
+class Faults;
+struct GgufScan;
+
 class GgufFile {
  public:
   /// Maps and validates `path`; for part 1 of a split file also the other parts beside it.
   /// Throws Error (bad_file) naming the item at fault.
   static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
+
+  /// Reads as much of a broken file as can be read, to look at it: never throws for a bad file.
+  /// For display only: what the scan returns beside an error has not been checked as in open().
+  static GgufScan scan(const std::filesystem::path& path);
 
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
@@ -123,7 +135,14 @@ class GgufFile {
  private:
   struct Impl;
   explicit GgufFile(std::unique_ptr<Impl> impl);
+  static std::unique_ptr<Impl> read(const std::filesystem::path& path, Faults& faults);
   std::unique_ptr<Impl> impl_;
+};
+
+/// What GgufFile::scan could read, and the first fault where there is one.
+struct GgufScan {
+  std::shared_ptr<const GgufFile> file;  ///< null when the path cannot be opened as a file
+  std::optional<Error> error;            ///< what open() throws for the same path
 };
 
 }  // namespace dllm
