@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "dllm/gguf.hpp"
-#include "support/gguf_writer.hpp"
+#include "gguf_writer.hpp"
 
 namespace dllm {
 namespace {
