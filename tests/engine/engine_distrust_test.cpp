@@ -86,7 +86,7 @@ std::vector<Lie> lies() {
        "suppress_both holds id 4000"},
       {"list_without_ids",
        lying_plan([](const dllm_canvas&, dllm_plan& o, Positions&) { o.n_prob_of = 3; }),
-       "prob_of lists 3 ids"},
+       "named 3 ids"},
       {"commits_fixed_position", lying_apply([](const dllm_canvas&, const dllm_stats&, Edits& e) {
          e.push_back({0, 5, DLLM_EDIT_COMMIT, 0});
          return DLLM_RUN_RUNNING;

@@ -85,7 +85,8 @@ TEST(Engine, StopsAtAnEndTokenOnceAllBeforeItIsFinal) {
   // Right to left: the end token at 3 is written while 1 and 2 are still masked.
   Script script = commit_left_to_right(1);
   script.apply = [](const dllm_canvas&, const dllm_stats& stats, std::vector<dllm_edit>& edits) {
-    const std::uint32_t last = std::min(stats.n_rows, 3u) - 1;
+    std::uint32_t last = 0;
+    while (last + 1 < stats.n_rows && stats.positions[last + 1] <= 3) ++last;
     edits.push_back({stats.positions[last], stats.sampled[last], DLLM_EDIT_COMMIT, 1});
     return DLLM_RUN_RUNNING;
   };

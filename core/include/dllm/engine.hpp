@@ -52,7 +52,7 @@ struct SequenceResult {
   const Error* error = nullptr;         ///< where failed
 };
 
-/// What one step did, per sequence that took part.
+/// What one round did to one sequence. Rounds with neither forward nor edit are not listed.
 struct SequenceStep {
   SequenceId id = 0;
   std::uint32_t step = 0;  ///< round just finished, from 0

@@ -22,7 +22,7 @@ double elapsed_ms(Clock::time_point since) {
 
 // Progress guard: rounds without a forward are cheap and a schedule may hold many of them, forwards
 // are not and no rule needs many more than there are positions.
-constexpr std::uint32_t kMaxFreeRounds = 1u << 22;
+constexpr std::uint32_t kMaxFreeRounds = 1u << 20;
 std::uint32_t default_max_forwards(std::uint32_t n_positions) { return 1024 + 64 * n_positions; }
 
 void check_ids(const SequenceRequest& request, const ModelInfo& model) {
@@ -207,9 +207,11 @@ void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, bool for
   const dllm_edits edits = sequence.run.apply(sequence.canvas.view(), answers);
   const std::span<const dllm_edit> list(edits.edits, edits.n_edits);
   sequence.canvas.apply(list, sequence.sampler_id());
-  report.sequences.push_back({sequence.id, sequence.canvas.step(), forward, answers.n_rows,
-                              static_cast<std::uint32_t>(report.edits.size()), edits.n_edits,
-                              sequence.canvas.n_masked()});
+  if (forward || !list.empty()) {
+    report.sequences.push_back({sequence.id, sequence.canvas.step(), forward, answers.n_rows,
+                                static_cast<std::uint32_t>(report.edits.size()), edits.n_edits,
+                                sequence.canvas.n_masked()});
+  }
   report.edits.insert(report.edits.end(), list.begin(), list.end());
   sequence.canvas.advance();
   sequence.forwards += forward ? 1 : 0;

@@ -16,6 +16,7 @@ constexpr std::uint32_t kKnownStats = DLLM_STAT_SAMPLED | DLLM_STAT_ARGMAX | DLL
                                       DLLM_STAT_PROB_OF | DLLM_STAT_TOP_LIST;
 constexpr std::uint32_t kMaxListed = 64;
 
+// Null lists never get here: SamplerRun refuses them where the call returns.
 class PlanChecker {
  public:
   PlanChecker(const dllm_plan& plan, const dllm_canvas& canvas, std::uint32_t n_vocab,
@@ -37,8 +38,7 @@ class PlanChecker {
   }
 
   void positions() const {
-    if (plan_.n_positions > canvas_.n_positions ||
-        (plan_.n_positions > 0 && plan_.positions == nullptr)) {
+    if (plan_.n_positions > canvas_.n_positions) {
       refuse(fmt::format("{} positions asked for, the canvas has {}", plan_.n_positions,
                          canvas_.n_positions));
     }
@@ -86,7 +86,7 @@ class PlanChecker {
 
   void ids(std::string_view field, const std::int32_t* values, std::uint32_t n,
            std::uint32_t limit) const {
-    if (n > limit || (n > 0 && values == nullptr)) {
+    if (n > limit) {
       refuse(fmt::format("{} lists {} ids, at most {} are allowed", field, n, limit));
     }
     for (const std::int32_t id : std::span(values, n)) {
