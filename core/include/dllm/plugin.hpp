@@ -61,6 +61,10 @@ std::vector<std::filesystem::path> default_plugin_folders(
 /// where the descriptor fits; whether the file also loads only a registry finds out.
 PluginRecord inspect_plugin(const std::filesystem::path& path);
 
+/// Asks an accepted backend about this machine. A probe that throws gives "not usable" and its
+/// reason.
+BackendFactory::Probe probe_backend(const PluginRecord& record);
+
 class PluginRegistry {
  public:
   explicit PluginRegistry(const Log& log);

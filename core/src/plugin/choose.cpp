@@ -46,22 +46,12 @@ bool is_autoregressive(std::string_view architecture) {
       kPrefixes, [&](std::string_view prefix) { return architecture.starts_with(prefix); });
 }
 
-BackendFactory::Probe probe(const PluginRecord& record) {
-  try {
-    return record.backend->probe();
-  } catch (const std::exception& e) {
-    return {.usable = false,
-            .reason = fmt::format("looking at the machine failed: {}", e.what()),
-            .devices = {}};
-  }
-}
-
 const PluginRecord& best_backend(const PluginRegistry& registry) {
   const PluginRecord* best = nullptr;
   std::string reasons;
   for (const PluginRecord& record : registry.records()) {
     if (!record.accepted || record.kind != PluginKind::backend) continue;
-    const BackendFactory::Probe found = probe(record);
+    const BackendFactory::Probe found = probe_backend(record);
     if (!found.usable) {
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", record.id, found.reason);
     } else if (best == nullptr || record.backend->preference() > best->backend->preference()) {
@@ -78,6 +68,16 @@ const PluginRecord& best_backend(const PluginRegistry& registry) {
 }
 
 }  // namespace
+
+BackendFactory::Probe probe_backend(const PluginRecord& record) {
+  try {
+    return record.backend->probe();
+  } catch (const std::exception& e) {
+    return {.usable = false,
+            .reason = fmt::format("looking at the machine failed: {}", e.what()),
+            .devices = {}};
+  }
+}
 
 const PluginRecord& PluginRegistry::require(PluginKind kind, std::string_view id) const {
   if (const PluginRecord* record = find(kind, id)) return *record;
@@ -126,7 +126,7 @@ const PluginRecord& PluginRegistry::require_model(std::string_view architecture)
 const PluginRecord& PluginRegistry::choose_backend(std::string_view id) const {
   if (id == "auto") return best_backend(*this);
   const PluginRecord& record = require(PluginKind::backend, id);
-  const BackendFactory::Probe found = probe(record);
+  const BackendFactory::Probe found = probe_backend(record);
   if (found.usable) return record;
   throw Error(ErrorCode::resource,
               fmt::format("backend '{}' cannot run here: {}", id, found.reason),

@@ -98,7 +98,7 @@ Refusal PluginRegistry::Impl::judge_duplicate(const PluginRecord& record) const 
   for (const PluginRecord& known : records) {
     if (!known.accepted || known.kind != record.kind || known.id != record.id) continue;
     return {fmt::format("its {} id '{}' is taken by {}", plugin_kind_name(record.kind), record.id,
-                        known.path.string()),
+                        printable(known.path.string())),
             "remove one of the two files, or give this one another id"};
   }
   return {};
@@ -115,9 +115,9 @@ void PluginRegistry::Impl::consider(const fs::path& file) {
   }
   if (record.accepted) {
     log.debug("plugins", fmt::format("loaded {} {} {} from {}", plugin_kind_name(record.kind),
-                                     record.id, record.version, file.string()));
+                                     record.id, record.version, printable(file.string())));
   } else {
-    log.warning("plugins", fmt::format("refused {}: {}", file.string(), record.reason));
+    log.warning("plugins", fmt::format("refused {}: {}", printable(file.string()), record.reason));
   }
   records.push_back(std::move(record));
 }

@@ -58,15 +58,23 @@ typedef struct dllm_plugin_note {
   dllm_plugin_descriptor descriptor;
 } dllm_plugin_note;
 
-/* Defines the note; use once in a plugin, at file scope. */
-#define DLLM_PLUGIN_NOTE(kind_, id_, version_, tag_, summary_)                                   \
-  __attribute__((section(DLLM_PLUGIN_NOTE_SECTION), used,                                        \
-                 aligned(4))) static const dllm_plugin_note dllm_plugin_note_instance = {        \
-      5u,                                                                                        \
-      (uint32_t)sizeof(dllm_plugin_descriptor),                                                  \
-      DLLM_PLUGIN_NOTE_TYPE,                                                                     \
-      DLLM_PLUGIN_NOTE_OWNER,                                                                    \
-      {DLLM_PLUGIN_MAGIC, (uint32_t)sizeof(dllm_plugin_descriptor), DLLM_PLUGIN_ABI_MAJOR,       \
+/* clang's AddressSanitizer would pad the note, as it does any global. */
+#if defined(__clang__)
+#define DLLM_PLUGIN_NOTE_UNPADDED __attribute__((no_sanitize("address")))
+#else
+#define DLLM_PLUGIN_NOTE_UNPADDED
+#endif
+
+/* Defines the note; use once in a plugin, at file scope. The strings are literals that fit their
+ * array with the terminator. */
+#define DLLM_PLUGIN_NOTE(kind_, id_, version_, tag_, summary_)                                 \
+  __attribute__((section(DLLM_PLUGIN_NOTE_SECTION), used, aligned(4)))                         \
+  DLLM_PLUGIN_NOTE_UNPADDED static const dllm_plugin_note dllm_plugin_note_instance = {        \
+      5u,                                                                                      \
+      (uint32_t)sizeof(dllm_plugin_descriptor),                                                \
+      DLLM_PLUGIN_NOTE_TYPE,                                                                   \
+      DLLM_PLUGIN_NOTE_OWNER,                                                                  \
+      {DLLM_PLUGIN_MAGIC, (uint32_t)sizeof(dllm_plugin_descriptor), DLLM_PLUGIN_ABI_MAJOR,     \
        DLLM_PLUGIN_ABI_MINOR, kind_, 0u, id_, version_, tag_, summary_}}
 
 /* Every fallible function returns one of these. */
@@ -87,7 +95,8 @@ typedef struct dllm_error {
 #define DLLM_LOG_WARNING 2
 #define DLLM_LOG_ERROR 3
 
-/* What the host offers a plugin; lives as long as the process. */
+/* What the host offers a plugin; lives as long as the process; once the
+ * Runtime that gave it is gone, log does nothing. */
 typedef struct dllm_host_v1 {
   uint32_t struct_size;
   uint16_t abi_major;
@@ -99,7 +108,7 @@ typedef struct dllm_host_v1 {
   const void* (*get_extension)(void* context, const char* name);
 } dllm_host_v1;
 
-/* [one call, before anything else] Returns the kind's table (samplers: const dllm_sampler_v1*;
+/* [before anything else; once per Runtime of the process] Returns the kind's table (samplers: const dllm_sampler_v1*;
  * backends and models: the C++ factory), or NULL with a message. */
 typedef const void* (*dllm_plugin_entry_fn)(const dllm_host_v1* host, dllm_error* error);
 DLLM_PLUGIN_EXPORT const void* dllm_plugin_entry(const dllm_host_v1* host, dllm_error* error);
