@@ -28,8 +28,16 @@ struct TokenizerOptions {
   std::optional<std::int32_t> mask_id;  ///< --mask-id: overrides the metadata
 };
 
+/// What encoding did, for tests of its time bound and for profiles.
+struct EncodeWork {
+  std::uint64_t pieces = 0;  ///< of the pre-tokenizer
+  std::uint64_t merge_candidates =
+      0;  ///< pairs looked up: at most 3 a byte of text, whatever the text
+};
+
 struct EncodeOptions {
   bool parse_special = false;  ///< recognise control tokens in the text
+  EncodeWork* work = nullptr;  ///< where to add up the work, or null
 };
 
 struct ChatMessage {
@@ -67,15 +75,19 @@ class Tokenizer {
   ~Tokenizer();
 
   /// Ids of plain text; bos/eos are added as the metadata's add_bos_token/add_eos_token say.
+  /// Bytes that are no UTF-8 are kept, one token each. Throws Error (bad_usage) where plain text
+  /// needs a byte whose only token is the mask, bos or an end token.
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options) const;
 
   /// Ids of a conversation in the model's chat format, ending where the assistant's answer begins.
+  /// One bos goes first where the template or add_bos_token asks for it.
   /// Throws Error (unsupported) when the file's chat template is of no known form, (bad_usage) for
   /// an unknown role. Without a chat template: Error (unsupported) naming --no-chat.
   std::vector<std::int32_t> encode_chat(std::span<const ChatMessage> messages,
                                         const EncodeOptions& options) const;
+  /// Whether encode_chat() can work: the file has a chat template of a known form.
   bool has_chat_format() const noexcept;
-  /// "llada", "chatml", "ling", or "" without a chat template.
+  /// "llada", "chatml", "ling", or "" without a chat template of a known form.
   std::string_view chat_format_name() const noexcept;
 
   /// Exact bytes of the ids. Control tokens print as their text with `special`, else as nothing.
@@ -83,7 +95,10 @@ class Tokenizer {
   std::string decode(std::span<const std::int32_t> ids, bool special = false) const;
 
   /// The token's own text, as `dllm tokenize` lists pieces: bytes of normal tokens, text of others.
+  /// Throws Error (bad_usage) for an id outside the vocabulary; so does type().
   std::string piece(std::int32_t id) const;
+  /// As the file says, except that tokens which steer a conversation (mask, bos, eos, end markers,
+  /// chat markers) are `control` even where the file calls them normal or user-defined.
   TokenType type(std::int32_t id) const;
 
   const SpecialIds& special() const noexcept;

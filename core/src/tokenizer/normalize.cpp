@@ -1,0 +1,71 @@
+#include "tokenizer/normalize.hpp"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "dllm/error.hpp"
+#include "tokenizer/utf8.hpp"
+
+namespace dllm::tokenizing {
+namespace {
+
+// U+0000..U+02FF never change and never combine with what is before them; their lead bytes are
+// below 0xCC.
+bool is_below_combining_marks(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char byte) { return static_cast<unsigned char>(byte) < 0xCC; });
+}
+
+void append_decomposed(std::uint32_t code_point, std::vector<utf8proc_int32_t>& out) {
+  utf8proc_int32_t parts[32];  // the longest canonical decomposition has 4
+  int boundary = 0;
+  const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point), parts, 32,
+                                             UTF8PROC_DECOMPOSE, &boundary);
+  DLLM_ASSERT(count > 0 && count <= 32);
+  out.insert(out.end(), parts, parts + count);
+}
+
+// Runs of combining marks in the order of their class. utf8proc's own ordering is an insertion
+// sort: quadratic on a megabyte of alternating marks.
+void order_marks(std::vector<utf8proc_int32_t>& code_points) {
+  const auto combining_class = [](utf8proc_int32_t code_point) {
+    return utf8proc_get_property(code_point)->combining_class;
+  };
+  const auto is_starter = [&](utf8proc_int32_t c) { return combining_class(c) == 0; };
+  auto run = code_points.begin();
+  while (run != code_points.end()) {
+    run = std::find_if_not(run, code_points.end(), is_starter);
+    const auto end = std::find_if(run, code_points.end(), is_starter);
+    std::stable_sort(run, end,
+                     [&](auto a, auto b) { return combining_class(a) < combining_class(b); });
+    run = end;
+  }
+}
+
+}  // namespace
+
+std::string_view nfc(std::string_view text, std::string& storage) {
+  if (is_below_combining_marks(text)) return text;
+  std::vector<utf8proc_int32_t> code_points;
+  code_points.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Step step = next_utf8(text);
+    append_decomposed(step.code_point, code_points);
+    text.remove_prefix(step.size);
+  }
+  order_marks(code_points);
+  const auto length = utf8proc_normalize_utf32(
+      code_points.data(), static_cast<utf8proc_ssize_t>(code_points.size()),
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  DLLM_ASSERT(length >= 0);
+  storage.clear();
+  for (utf8proc_ssize_t i = 0; i < length; ++i) {
+    append_utf8(storage, static_cast<std::uint32_t>(code_points[static_cast<std::size_t>(i)]));
+  }
+  return storage;
+}
+
+}  // namespace dllm::tokenizing

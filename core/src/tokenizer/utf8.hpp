@@ -1,0 +1,35 @@
+// One step through UTF-8 that may be broken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace dllm::tokenizing {
+
+enum class Utf8Kind {
+  character,   ///< a well-formed sequence
+  ill_formed,  ///< a maximal ill-formed part (Unicode 15, section 3.9, table 3-7)
+  truncated    ///< well formed so far, but the text ends inside the sequence
+};
+
+struct Utf8Step {
+  Utf8Kind kind = Utf8Kind::ill_formed;
+  std::size_t size = 0;          ///< bytes of this step, at least 1
+  std::uint32_t code_point = 0;  ///< of a character
+};
+
+/// What `bytes` begins with; `bytes` is not empty.
+Utf8Step next_utf8(std::string_view bytes);
+
+/// How many bytes at the front of `bytes` are well-formed UTF-8.
+std::size_t valid_utf8_prefix(std::string_view bytes);
+
+void append_utf8(std::string& out, std::uint32_t code_point);
+
+inline bool is_continuation_byte(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+}  // namespace dllm::tokenizing
