@@ -81,7 +81,16 @@ struct TensorInfo {
   std::string shape_text() const;  ///< "[4096, 126464]"
 };
 
+/// One file of a model.
+struct GgufPart {
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;
+  std::uint64_t data_start = 0;  ///< byte of the file where TensorInfo::offset counts from
+};
+
+namespace gguf {
 class Faults;
+}
 struct GgufScan;
 
 class GgufFile {
@@ -102,6 +111,7 @@ class GgufFile {
   std::uint32_t version() const noexcept;
   std::uint64_t alignment() const noexcept;
   std::uint64_t file_bytes() const noexcept;  ///< summed over the parts
+  std::vector<GgufPart> parts() const;        ///< one for a model in a single file
 
   std::span<const MetadataEntry> metadata() const noexcept;  ///< file order
   const MetadataEntry* find(std::string_view key) const noexcept;
@@ -132,10 +142,14 @@ class GgufFile {
   /// Drops the tensor's whole pages from this process (they can be read again from the file).
   void release_pages(const TensorInfo& tensor) const noexcept;
 
+  /// Throws Error (bad_file) naming the tensor and the first element whose value or block scale is
+  /// infinite or NaN. Reads all of the tensor, in pieces whose pages it drops again.
+  void require_finite(const TensorInfo& tensor) const;
+
  private:
   struct Impl;
   explicit GgufFile(std::unique_ptr<Impl> impl);
-  static std::unique_ptr<Impl> read(const std::filesystem::path& path, Faults& faults);
+  static std::unique_ptr<Impl> read(const std::filesystem::path& path, gguf::Faults& faults);
   std::unique_ptr<Impl> impl_;
 };
 

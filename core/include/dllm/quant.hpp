@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "dllm/dtype.hpp"
@@ -25,6 +26,11 @@ bool can_decode(DType dtype) noexcept;
 /// `bytes`: row_bytes(dtype, out.size()) bytes, any alignment; `out`: f32, owner the caller.
 /// Throws Error (unsupported) for a type without a decoder, (internal) for sizes that disagree.
 void decode_row(DType dtype, std::span<const std::byte> bytes, std::span<float> out);
+
+/// Index of the first element whose value (F32, F16, BF16, F64) or block scale (quantised types) is
+/// infinite or NaN; nullopt where all are finite, and for types that hold neither or that this
+/// build cannot decode. `bytes`: whole blocks, any alignment.
+std::optional<std::uint64_t> find_non_finite(DType dtype, std::span<const std::byte> bytes);
 
 /// IEEE binary16 to f32, subnormals, infinities and NaN included.
 float f16_to_f32(std::uint16_t bits) noexcept;

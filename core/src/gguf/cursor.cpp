@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace dllm {
+namespace dllm::gguf {
 
 void Cursor::begin_item(std::string item) {
   item_ = std::move(item);
@@ -34,4 +34,4 @@ void Cursor::require(std::uint64_t n_bytes, std::string_view field) const {
                           remaining()));
 }
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -15,7 +15,7 @@
 
 #include "dllm/error.hpp"
 
-namespace dllm {
+namespace dllm::gguf {
 
 static_assert(std::endian::native == std::endian::little, "GGUF fields are read as they lie");
 
@@ -60,4 +60,4 @@ class Cursor {
   std::uint64_t item_start_ = 0;
 };
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -7,7 +7,7 @@
 
 #include "utf8.hpp"
 
-namespace dllm {
+namespace dllm::gguf {
 namespace {
 
 // Control characters, C1 included: a terminal would act on them.
@@ -17,7 +17,9 @@ bool is_control(std::string_view character) {
   return character.size() == 2 && first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
 }
 
-std::string escaped(std::string_view bytes) {
+}  // namespace
+
+std::string one_line(std::string_view bytes) {
   std::string text;
   while (!bytes.empty()) {
     const std::size_t length = utf8_length(bytes);
@@ -33,14 +35,12 @@ std::string escaped(std::string_view bytes) {
   return text;
 }
 
-}  // namespace
-
 std::string in_quotes(std::string_view bytes) {
   constexpr std::size_t kShown = 80;
-  if (bytes.size() <= kShown) return fmt::format("\"{}\"", escaped(bytes));
-  return fmt::format("\"{}\"... ({} bytes)", escaped(bytes.substr(0, kShown)), bytes.size());
+  if (bytes.size() <= kShown) return fmt::format("\"{}\"", one_line(bytes));
+  return fmt::format("\"{}\"... ({} bytes)", one_line(bytes.substr(0, kShown)), bytes.size());
 }
 
-std::string printable_path(const std::filesystem::path& path) { return escaped(path.native()); }
+std::string printable_path(const std::filesystem::path& path) { return one_line(path.native()); }
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -9,13 +9,14 @@
 
 #include "dllm/error.hpp"
 
-namespace dllm {
+namespace dllm::gguf {
 
 /// `bytes` on one line for a message: quoted, control bytes and ill-formed UTF-8 as \xNN, cut when
 /// long. Names in a hostile file can hold anything.
 std::string in_quotes(std::string_view bytes);
 
-/// A path on one line, escaped the same way but never cut nor quoted.
+/// The same without quotes and never cut.
+std::string one_line(std::string_view bytes);
 std::string printable_path(const std::filesystem::path& path);
 
 /// Where the first fault goes. Opening a model stops at it; a scan keeps it and reads on where the
@@ -37,4 +38,4 @@ class Faults {
   std::optional<Error> first_;
 };
 
-}  // namespace dllm
+}  // namespace dllm::gguf

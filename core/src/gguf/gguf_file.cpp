@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
-#include <iterator>
+#include <algorithm>
 #include <utility>
 
+#include "dllm/quant.hpp"
 #include "gguf_impl.hpp"
 #include "name_order.hpp"
 #include "split.hpp"
@@ -10,14 +11,15 @@
 namespace dllm {
 namespace {
 
-void check_unique_over_parts(const std::vector<Part>& parts, const std::vector<TensorInfo>& tensors,
-                             const std::vector<std::uint32_t>& order, Faults& faults) {
+void check_unique_over_parts(const std::vector<gguf::Part>& parts,
+                             const std::vector<TensorInfo>& tensors,
+                             const std::vector<std::uint32_t>& order, gguf::Faults& faults) {
   const auto name_of = [&](std::uint32_t i) -> std::string_view { return tensors[i].name; };
-  const auto twice = find_duplicate(order, name_of);
+  const auto twice = gguf::find_duplicate(order, name_of);
   if (!twice) return;
   const TensorInfo& later = tensors[twice->second];
   faults.report({ErrorCode::bad_file,
-                 fmt::format("tensor {} occurs in part {} and part {}", in_quotes(later.name),
+                 fmt::format("tensor {} occurs in part {} and part {}", gguf::in_quotes(later.name),
                              tensors[twice->first].part + 1, later.part + 1),
                  parts[later.part].name, "split the model again"});
 }
@@ -27,12 +29,13 @@ void check_unique_over_parts(const std::vector<Part>& parts, const std::vector<T
 GgufFile::GgufFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GgufFile::~GgufFile() = default;
 
-std::unique_ptr<GgufFile::Impl> GgufFile::read(const std::filesystem::path& path, Faults& faults) {
+std::unique_ptr<GgufFile::Impl> GgufFile::read(const std::filesystem::path& path,
+                                               gguf::Faults& faults) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
-  impl->name = printable_path(path);
-  impl->parts.push_back(read_part(path, faults));
-  read_other_parts(path, impl->parts, faults);
+  impl->name = gguf::printable_path(path);
+  impl->parts.push_back(gguf::read_part(path, faults));
+  gguf::read_other_parts(path, impl->parts, faults);
   for (std::size_t i = 0; i < impl->parts.size(); ++i) {
     for (TensorInfo& tensor : impl->parts[i].tensors) {
       tensor.part = static_cast<std::uint32_t>(i);
@@ -41,10 +44,10 @@ std::unique_ptr<GgufFile::Impl> GgufFile::read(const std::filesystem::path& path
     impl->parts[i].tensors = {};
   }
   const Impl& made = *impl;
-  impl->keys_by_name = order_by_name(made.parts.front().metadata.size(),
-                                     [&](std::uint32_t i) { return made.key_of(i); });
+  impl->keys_by_name = gguf::order_by_name(made.parts.front().metadata.size(),
+                                           [&](std::uint32_t i) { return made.key_of(i); });
   impl->tensors_by_name =
-      order_by_name(made.tensors.size(), [&](std::uint32_t i) { return made.name_of(i); });
+      gguf::order_by_name(made.tensors.size(), [&](std::uint32_t i) { return made.name_of(i); });
   if (made.parts.size() > 1) {
     check_unique_over_parts(made.parts, made.tensors, made.tensors_by_name, faults);
   }
@@ -52,13 +55,13 @@ std::unique_ptr<GgufFile::Impl> GgufFile::read(const std::filesystem::path& path
 }
 
 std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path) {
-  Faults faults(/*keep_going=*/false);
+  gguf::Faults faults(/*keep_going=*/false);
   return std::shared_ptr<const GgufFile>(new GgufFile(read(path, faults)));
 }
 
 GgufScan GgufFile::scan(const std::filesystem::path& path) {
   GgufScan scan;
-  Faults faults(/*keep_going=*/true);
+  gguf::Faults faults(/*keep_going=*/true);
   try {
     scan.file = std::shared_ptr<const GgufFile>(new GgufFile(read(path, faults)));
     scan.error = faults.first();
@@ -74,8 +77,16 @@ std::uint64_t GgufFile::alignment() const noexcept { return impl_->parts.front()
 
 std::uint64_t GgufFile::file_bytes() const noexcept {
   std::uint64_t total = 0;
-  for (const Part& part : impl_->parts) total += part.file.bytes().size();
+  for (const gguf::Part& part : impl_->parts) total += part.file.bytes().size();
   return total;
+}
+
+std::vector<GgufPart> GgufFile::parts() const {
+  std::vector<GgufPart> parts;
+  for (const gguf::Part& part : impl_->parts) {
+    parts.push_back({part.path, part.file.bytes().size(), part.data_start});
+  }
+  return parts;
 }
 
 std::span<const MetadataEntry> GgufFile::metadata() const noexcept {
@@ -84,15 +95,15 @@ std::span<const MetadataEntry> GgufFile::metadata() const noexcept {
 
 const MetadataEntry* GgufFile::find(std::string_view key) const noexcept {
   const auto found =
-      find_name(impl_->keys_by_name, key, [&](std::uint32_t i) { return impl_->key_of(i); });
+      gguf::find_name(impl_->keys_by_name, key, [&](std::uint32_t i) { return impl_->key_of(i); });
   return found ? &impl_->parts.front().metadata[*found] : nullptr;
 }
 
 std::span<const TensorInfo> GgufFile::tensors() const noexcept { return impl_->tensors; }
 
 const TensorInfo* GgufFile::find_tensor(std::string_view name) const noexcept {
-  const auto found =
-      find_name(impl_->tensors_by_name, name, [&](std::uint32_t i) { return impl_->name_of(i); });
+  const auto found = gguf::find_name(impl_->tensors_by_name, name,
+                                     [&](std::uint32_t i) { return impl_->name_of(i); });
   return found ? &impl_->tensors[*found] : nullptr;
 }
 
@@ -100,7 +111,7 @@ const TensorInfo& GgufFile::tensor(std::string_view name) const {
   const TensorInfo* found = find_tensor(name);
   if (found == nullptr) {
     throw Error(ErrorCode::bad_file,
-                fmt::format("tensor {} is missing (the file has {} tensors)", in_quotes(name),
+                fmt::format("tensor {} is missing (the file has {} tensors)", gguf::in_quotes(name),
                             impl_->tensors.size()),
                 impl_->name, "convert the model again");
   }
@@ -109,7 +120,7 @@ const TensorInfo& GgufFile::tensor(std::string_view name) const {
 
 std::span<const std::byte> GgufFile::data(const TensorInfo& tensor) const {
   DLLM_ASSERT(tensor.part < impl_->parts.size());
-  const Part& part = impl_->parts[tensor.part];
+  const gguf::Part& part = impl_->parts[tensor.part];
   const std::span<const std::byte> bytes = part.file.bytes();
   // open() has checked this; a scan hands out directories whose data may not be there.
   const bool inside = part.data_start <= bytes.size() &&
@@ -117,7 +128,7 @@ std::span<const std::byte> GgufFile::data(const TensorInfo& tensor) const {
                       tensor.bytes <= bytes.size() - part.data_start - tensor.offset;
   if (!inside) {
     throw Error(ErrorCode::bad_file, "the tensor's data lies outside the file",
-                fmt::format("{}, tensor {}", part.name, in_quotes(tensor.name)),
+                fmt::format("{}, tensor {}", part.name, gguf::in_quotes(tensor.name)),
                 "download or convert the model again");
   }
   return bytes.subspan(part.data_start + tensor.offset, tensor.bytes);
@@ -125,11 +136,29 @@ std::span<const std::byte> GgufFile::data(const TensorInfo& tensor) const {
 
 void GgufFile::release_pages(const TensorInfo& tensor) const noexcept {
   if (tensor.part >= impl_->parts.size()) return;
-  const Part& part = impl_->parts[tensor.part];
+  const gguf::Part& part = impl_->parts[tensor.part];
   const std::span<const std::byte> bytes = part.file.bytes();
   if (part.data_start > bytes.size() || tensor.offset > bytes.size() - part.data_start) return;
   const std::span<const std::byte> from = bytes.subspan(part.data_start + tensor.offset);
   part.file.release_pages(from.first(std::min<std::uint64_t>(tensor.bytes, from.size())));
+}
+
+void GgufFile::require_finite(const TensorInfo& tensor) const {
+  const DTypeInfo& type = dtype_info(tensor.dtype);
+  const std::uint64_t piece = (std::uint64_t{8} << 20) / type.block_bytes * type.block_bytes;
+  const std::span<const std::byte> bytes = data(tensor);
+  for (std::uint64_t at = 0; at < bytes.size(); at += piece) {
+    const auto part = bytes.subspan(at, std::min<std::uint64_t>(piece, bytes.size() - at));
+    const auto found = find_non_finite(tensor.dtype, part);
+    impl_->parts[tensor.part].file.release_pages(part);
+    if (!found) continue;
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("element {} of {} is infinite or not a number",
+                    at / type.block_bytes * type.block_size + *found, type.name),
+        fmt::format("{}, tensor {}", impl_->parts[tensor.part].name, gguf::in_quotes(tensor.name)),
+        "download or convert the model again");
+  }
 }
 
 }  // namespace dllm

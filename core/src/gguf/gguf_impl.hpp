@@ -13,8 +13,8 @@ namespace dllm {
 
 struct GgufFile::Impl {
   std::filesystem::path path;
-  std::string name;         ///< the path, for messages
-  std::vector<Part> parts;  ///< their tensors have moved to `tensors`
+  std::string name;               ///< the path, for messages
+  std::vector<gguf::Part> parts;  ///< their tensors have moved to `tensors`
   std::vector<TensorInfo> tensors;
   std::vector<std::uint32_t> keys_by_name;
   std::vector<std::uint32_t> tensors_by_name;

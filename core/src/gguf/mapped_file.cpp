@@ -14,7 +14,7 @@
 #include "dllm/error.hpp"
 #include "fault.hpp"
 
-namespace dllm {
+namespace dllm::gguf {
 namespace {
 
 class FileDescriptor {
@@ -96,4 +96,4 @@ void MappedFile::release_pages(std::span<const std::byte> range) const noexcept 
   ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
-}  // namespace dllm
+}  // namespace dllm::gguf

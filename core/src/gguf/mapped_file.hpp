@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <span>
 
-namespace dllm {
+namespace dllm::gguf {
 
 class MappedFile {
  public:
@@ -33,4 +33,4 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace dllm {
+namespace dllm::gguf {
 
 /// Indices 0..n-1 in the order of `name_of(index)`, equal names in index order.
 template <typename NameOf>
@@ -46,4 +46,4 @@ std::optional<std::uint32_t> find_name(const std::vector<std::uint32_t>& order,
   return *found;
 }
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -7,7 +7,7 @@
 #include <bit>
 #include <string_view>
 
-namespace dllm {
+namespace dllm::gguf {
 namespace {
 
 struct Header {
@@ -139,7 +139,7 @@ void read_sections(Part& part, Faults& faults) {
 }  // namespace
 
 Part read_part(const std::filesystem::path& path, Faults& faults) {
-  Part part{.file = MappedFile::open(path), .name = printable_path(path)};
+  Part part{.file = MappedFile::open(path), .path = path, .name = printable_path(path)};
   try {
     read_sections(part, faults);
   } catch (const Error& error) {
@@ -148,4 +148,4 @@ Part read_part(const std::filesystem::path& path, Faults& faults) {
   return part;
 }
 
-}  // namespace dllm
+}  // namespace dllm::gguf

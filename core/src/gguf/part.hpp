@@ -12,7 +12,7 @@
 #include "fault.hpp"
 #include "mapped_file.hpp"
 
-namespace dllm {
+namespace dllm::gguf {
 
 // What a file may ask of us. Far above every real model; low enough that a lying count or a sparse
 // file of terabytes costs neither time nor memory.
@@ -27,7 +27,8 @@ inline constexpr std::uint64_t kDefaultAlignment = 32;  ///< gguf.h: GGUF_DEFAUL
 
 struct Part {
   MappedFile file;
-  std::string name;  ///< its path, for messages
+  std::filesystem::path path;
+  std::string name;  ///< the path, for messages
   std::uint32_t version = 0;
   std::uint64_t alignment = kDefaultAlignment;
   std::vector<MetadataEntry> metadata = {};
@@ -47,4 +48,4 @@ void read_tensor_directory(Cursor& cursor, std::uint64_t n_tensors, Part& part, 
 /// accepted.
 void check_layout(const Part& part, Faults& faults);
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -5,7 +5,7 @@
 #include "name_order.hpp"
 #include "part.hpp"
 
-namespace dllm {
+namespace dllm::gguf {
 namespace {
 
 // Calls `f(T{})` with the C++ type that holds a number of this type in the file.
@@ -161,4 +161,4 @@ void read_metadata(Cursor& cursor, std::uint64_t n_keys, Part& part, Faults& fau
                    "convert the model again"));
 }
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -6,7 +6,7 @@
 #include "name_order.hpp"
 #include "part.hpp"
 
-namespace dllm {
+namespace dllm::gguf {
 namespace {
 
 std::string read_name(Cursor& cursor, std::uint64_t index) {
@@ -163,4 +163,4 @@ void check_layout(const Part& part, Faults& faults) {
   }
 }
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-namespace dllm {
+namespace dllm::gguf {
 namespace {
 
 constexpr std::string_view kHow = "keep all parts of the split, with their names, in one folder";
@@ -148,4 +148,4 @@ void read_other_parts(const std::filesystem::path& given, std::vector<Part>& par
   }
 }
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -12,10 +12,10 @@
 #include "fault.hpp"
 #include "part.hpp"
 
-namespace dllm {
+namespace dllm::gguf {
 
 /// Appends to `parts` (holding the file the user gave) the others of its split, checked against
 /// `split.no`, `split.count` and `split.tensors.count`. Does nothing for a model in one file.
 void read_other_parts(const std::filesystem::path& given, std::vector<Part>& parts, Faults& faults);
 
-}  // namespace dllm
+}  // namespace dllm::gguf

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace dllm {
+namespace dllm::gguf {
 
 /// Bytes of the well-formed character at the start of `bytes` (1..4), or 0 where there is none.
 /// Source: Unicode 15, table 3-7 (no overlong forms, no surrogates, nothing above U+10FFFF).
@@ -31,4 +31,4 @@ inline std::size_t utf8_length(std::string_view bytes) {
   return 0;
 }
 
-}  // namespace dllm
+}  // namespace dllm::gguf
