@@ -26,8 +26,8 @@ constexpr std::uint16_t kOurMachine = EM_AARCH64;
 #endif
 
 // More than any real plugin needs, so that a lying header cannot make us read for long.
-constexpr std::size_t kMaxProgramHeaders = 4096;
-constexpr std::uint64_t kMaxNoteBytes = 1 << 20;
+constexpr std::size_t kMaxProgramHeaders = 512;
+constexpr std::uint64_t kMaxNoteBytes = 64 << 10;
 
 std::string errno_text(int code) { return std::generic_category().message(code); }
 
@@ -184,10 +184,10 @@ ElfNotes read_elf_notes(const PluginFile& file, std::string_view owner, std::uin
   }
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type != PT_NOTE) continue;
-    std::vector<std::byte> bytes(
-        static_cast<std::size_t>(std::min(segment.p_filesz, kMaxNoteBytes)));
-    if (segment.p_filesz > kMaxNoteBytes ||
-        !file.read(segment.p_offset, bytes.data(), bytes.size())) {
+    std::vector<std::byte> bytes;
+    const bool plausible = segment.p_filesz <= std::min(file.size(), kMaxNoteBytes);
+    if (plausible) bytes.resize(static_cast<std::size_t>(segment.p_filesz));
+    if (!plausible || !file.read(segment.p_offset, bytes.data(), bytes.size())) {
       notes.refusal = damaged(fmt::format("a note of {} bytes at byte {}, the file has {} bytes",
                                           segment.p_filesz, segment.p_offset, file.size()));
       return notes;

@@ -1,0 +1,126 @@
+// Damaged plugin files: cut at every length and with flipped bits (fixed seeds). Whatever they
+// hold, inspecting them ends, stays inside the file (the sanitizer presets see to that), and gives
+// either a descriptor that fits or a reason. Nothing here loads a file.
+#include <elf.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "plugin_folder.hpp"
+
+namespace dllm::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Offset of the first program header of type PT_NOTE that holds the descriptor's magic.
+std::size_t note_offset(const std::string& file) { return file.find(DLLM_PLUGIN_MAGIC) - 20; }
+
+class DamagedPlugin : public testing::Test {
+ protected:
+  ~DamagedPlugin() override { ::close(memory_); }
+
+  PluginRecord inspect(std::string_view bytes) {
+    EXPECT_EQ(::ftruncate(memory_, 0), 0);
+    EXPECT_EQ(::pwrite(memory_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    PluginRecord record = inspect_plugin(path_);
+    EXPECT_FALSE(record.accepted);
+    if (record.reason.empty()) {
+      EXPECT_NE(record.kind, PluginKind::unknown);
+      EXPECT_FALSE(record.id.empty());
+      EXPECT_EQ(record.id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"),
+                std::string::npos);
+    }
+    return record;
+  }
+
+  const std::string whole_ = read_file(kTestPlugins / "whole.so");
+  // A file in memory: thousands of rewrites of one on disk would take most of the time.
+  int memory_ = ::memfd_create("damaged.so", MFD_CLOEXEC);
+  fs::path path_ = "/proc/self/fd/" + std::to_string(memory_);
+};
+
+TEST_F(DamagedPlugin, WholeFits) { EXPECT_EQ(inspect(whole_).reason, ""); }
+
+TEST_F(DamagedPlugin, CutAnywhereBeforeTheNoteEndsIsRefused) {
+  const std::size_t end = note_offset(whole_) + sizeof(dllm_plugin_note);
+  for (std::size_t length = 0; length < end; ++length) {
+    ASSERT_NE(inspect(std::string_view(whole_).substr(0, length)).reason, "") << length;
+  }
+  EXPECT_EQ(inspect(std::string_view(whole_).substr(0, end)).reason, "");
+}
+
+TEST_F(DamagedPlugin, FlippedBitsInHeadersAndNoteNeverCrash) {
+  const std::size_t end = note_offset(whole_) + sizeof(dllm_plugin_note);
+  std::mt19937 random(20240229);
+  std::size_t refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string damaged = whole_.substr(0, end + 64);
+    const int flips = 1 + round % 4;
+    for (int i = 0; i < flips; ++i) {
+      damaged[random() % end] ^= static_cast<char>(1u << random() % 8);
+    }
+    refused += inspect(damaged).reason.empty() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 300u);
+}
+
+TEST_F(DamagedPlugin, LyingSizesAndOffsetsNeverCrash) {
+  const std::uint64_t values[] = {0,
+                                  1,
+                                  7,
+                                  0x7fffffff,
+                                  0x80000000,
+                                  0xffffffff,
+                                  ~0ull,
+                                  1ull << 63,
+                                  (1ull << 63) - 1,
+                                  ~0ull - 63,
+                                  whole_.size(),
+                                  whole_.size() - 1};
+  const std::size_t note = note_offset(whole_);
+  std::vector<std::size_t> fields = {offsetof(Elf64_Ehdr, e_phoff),
+                                     offsetof(Elf64_Ehdr, e_phnum),
+                                     offsetof(Elf64_Ehdr, e_phentsize),
+                                     note,
+                                     note + 4,
+                                     note + 8};
+  for (std::size_t header = sizeof(Elf64_Ehdr); header < note; header += sizeof(Elf64_Phdr)) {
+    for (std::size_t field : {offsetof(Elf64_Phdr, p_type), offsetof(Elf64_Phdr, p_offset),
+                              offsetof(Elf64_Phdr, p_filesz), offsetof(Elf64_Phdr, p_align)}) {
+      fields.push_back(header + field);
+    }
+  }
+  for (const std::size_t field : fields) {
+    for (const std::uint64_t value : values) {
+      for (const std::size_t width : {2u, 4u, 8u}) {
+        std::string damaged = whole_;
+        std::memcpy(damaged.data() + field, &value, std::min(width, damaged.size() - field));
+        inspect(damaged);
+      }
+    }
+  }
+}
+
+TEST_F(DamagedPlugin, TextThatFillsItsArrayIsNotReadPastIt) {
+  const std::size_t at = note_offset(whole_) + 20;
+  std::string damaged = whole_;
+  std::memset(damaged.data() + at + offsetof(dllm_plugin_descriptor, id), 'a',
+              sizeof(dllm_plugin_descriptor::id));
+  EXPECT_NE(inspect(damaged).reason.find("its id '" + std::string(32, 'a') + "'"),
+            std::string::npos);
+  damaged = whole_;
+  std::memset(damaged.data() + at + offsetof(dllm_plugin_descriptor, version), 0x1b, 32);
+  std::memset(damaged.data() + at + offsetof(dllm_plugin_descriptor, summary), 0xff, 128);
+  const PluginRecord record = inspect(damaged);
+  EXPECT_EQ(record.reason, "");
+  EXPECT_EQ(record.version, std::string(32, '?'));
+  EXPECT_EQ(record.summary, std::string(128, '?'));
+}
+
+}  // namespace
+}  // namespace dllm::test
