@@ -21,10 +21,9 @@ inline float transfer_share(std::uint32_t index, std::uint32_t n_steps, float ep
   return 1.0f - time_at(index + 1, n_steps, eps) / time_at(index, n_steps, eps);
 }
 
-/// int(masked * share): positions the ranking algorithms commit at step `index`.
+/// int(masked * share): positions the ranking algorithms commit at step `index`; all at the last.
 inline std::uint32_t transfer_count(std::uint32_t masked, std::uint32_t index,
                                     std::uint32_t n_steps, float eps) {
-  if (index + 1 >= n_steps) return masked;
   return static_cast<std::uint32_t>(static_cast<float>(masked) *
                                     transfer_share(index, n_steps, eps));
 }
