@@ -24,19 +24,19 @@ std::string_view mask_name(MaskKind mask) {
 }
 
 void refuse_unbuilt(const SequenceSlice& sequence, std::size_t number) {
-  const std::string where = text("sequence ", number, " of the batch");
+  const auto refuse = [number](std::string fact, std::string fix) {
+    throw Error(ErrorCode::unsupported, std::move(fact), text("sequence ", number, " of the batch"),
+                std::move(fix));
+  };
   if (sequence.mask != MaskKind::full) {
-    throw Error(
-        ErrorCode::unsupported,
-        text("attention mask kind ", mask_name(sequence.mask), " is not built (built: full)"),
-        where, "use a sampler that works on full attention");
+    refuse(text("attention mask kind ", mask_name(sequence.mask), " is not built (built: full)"),
+           "use a sampler that works on full attention");
   }
   if (sequence.cache.read || sequence.cache.write) {
-    throw Error(
-        ErrorCode::unsupported,
+    refuse(
         text("cache use (handle ", sequence.cache.handle, ", ", sequence.cache.read ? "read" : "",
              sequence.cache.write ? " write" : "", ") is not built"),
-        where, "run without a cache");
+        "run without a cache");
   }
 }
 

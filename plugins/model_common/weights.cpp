@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstring>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
@@ -57,6 +59,19 @@ std::string_view refusal_of(std::string_view name) {
   }
   if (name.ends_with(".bias")) return "this architecture's plugin applies no such bias";
   return {};
+}
+
+/// A norm or bias that is not a number would silence every row; `tensor` is F32.
+void check_finite(const GgufFile& file, const TensorInfo& tensor, const std::string& where) {
+  const auto bytes = file.data(tensor);
+  for (std::size_t i = 0; i < bytes.size() / sizeof(float); ++i) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + i * sizeof(float), sizeof(float));
+    if (!std::isfinite(value)) {
+      throw Error(ErrorCode::bad_file, text("tensor ", tensor.name, " holds ", value, " at ", i),
+                  where, "the file is damaged: download or convert it again");
+    }
+  }
 }
 
 }  // namespace
@@ -137,6 +152,7 @@ void WeightPlan::check_entry(const Entry& entry, const Backend& backend) const {
                      ", norms and biases must be F32"),
                 where, "quantise again with llama-quantize, which keeps vectors in F32");
   }
+  if (is_vector) check_finite(file_, tensor, where);
   if (!is_vector && !backend.supports(entry.op, tensor.dtype)) {
     throw Error(
         ErrorCode::unsupported,

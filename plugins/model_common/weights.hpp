@@ -50,7 +50,8 @@ class WeightPlan {
   WeightPlan(const GgufFile& file, const HyperParameters& hp, const Architecture& architecture,
              ModelWeights& weights);
 
-  /// Throws Error (bad_file) for a missing tensor or a wrong shape, naming both shapes; Error
+  /// Throws Error (bad_file) for a missing tensor, a wrong shape (naming both shapes) and a vector
+  /// that is not finite; Error
   /// (unsupported) for a type the backend cannot use and for tensors that would change the forward
   /// pass in a way it does not compute. Other tensors nobody uses are named in the log.
   void check(const Backend& backend, const Log& log) const;
