@@ -1,0 +1,193 @@
+// dllm run: a prompt in, the model's answer out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "commands/commands.hpp"
+#include "dllm/display_text.hpp"
+#include "output/canvas_view.hpp"
+#include "output/json.hpp"
+#include "output/progress_line.hpp"
+#include "output/step_stats_file.hpp"
+#include "session/interrupt.hpp"
+#include "session/make_runtime.hpp"
+#include "session/peak_memory.hpp"
+#include "session/plan_run.hpp"
+#include "session/seed.hpp"
+#include "session/stopwatch.hpp"
+#include "session/text_input.hpp"
+
+namespace dllm::cli {
+namespace {
+
+using Observers = std::vector<std::unique_ptr<StepObserver>>;
+
+/// What the run came to.
+struct Outcome {
+  std::vector<std::int32_t> tokens;  ///< generated, before the end token; final ones only
+  std::string text;
+  std::string finish_reason;  ///< "stop", "length", "interrupted"
+  std::uint32_t steps = 0;
+  std::uint32_t forwards = 0;
+  double generate_ms = 0;
+
+  double tokens_per_second() const {
+    return generate_ms > 0 ? static_cast<double>(tokens.size()) / (generate_ms / 1000) : 0;
+  }
+};
+
+std::unique_ptr<StepStatsFile> make_stats_file(const Settings& settings,
+                                               const Tokenizer& tokenizer) {
+  const std::string path = settings.text("dump-step-stats");
+  if (path.empty()) return nullptr;
+  return std::make_unique<StepStatsFile>(path, tokenizer);
+}
+
+void check_stats_path(const Settings& settings) {
+  if (settings.text("dump-step-stats") != "-") return;
+  throw Error(ErrorCode::bad_usage, "step statistics cannot go to standard output",
+              settings.origin("dump-step-stats"), "give a file: only the answer is written there");
+}
+
+Observers make_observers(const Settings& settings, const RunPlan& plan, Console& console) {
+  Observers observers;
+  const Tokenizer& tokenizer = *plan.model.tokenizer;
+  if (auto file = make_stats_file(settings, tokenizer)) observers.push_back(std::move(file));
+  if (settings.flag("visual")) {
+    observers.push_back(std::make_unique<CanvasView>(console, tokenizer, plan.prompt.size()));
+  } else {
+    observers.push_back(std::make_unique<ProgressLine>(
+        console, static_cast<std::size_t>(settings.integer("predict"))));
+  }
+  return observers;
+}
+
+void show_step(const StepReport& report, double ms, const SequenceResult& result,
+               const Observers& observers) {
+  for (const SequenceStep& step : report.sequences) {
+    const StepView view{step, report.edits_of(step), result.ids, result.state,
+                        step.forward ? ms : 0};
+    for (const auto& observer : observers) observer->on_step(view);
+  }
+}
+
+// The generated positions up to the end token, or up to the first one that is not final.
+std::vector<std::int32_t> final_tokens(const SequenceResult& result, const RunPlan& plan) {
+  std::vector<std::int32_t> tokens;
+  const auto& stop_ids = plan.model.tokenizer->stop_ids();
+  for (std::size_t i = plan.prompt.size(); i < result.ids.size(); ++i) {
+    if (result.state[i] == DLLM_POSITION_MASKED) break;
+    const bool is_end = std::ranges::find(stop_ids, result.ids[i]) != stop_ids.end();
+    if (is_end && !plan.request.ignore_eos) break;
+    tokens.push_back(result.ids[i]);
+  }
+  return tokens;
+}
+
+Outcome make_outcome(const SequenceResult& result, const RunPlan& plan) {
+  Outcome outcome;
+  outcome.tokens = final_tokens(result, plan);
+  outcome.steps = result.steps;
+  outcome.forwards = result.forwards;
+  const Tokenizer& tokenizer = *plan.model.tokenizer;
+  if (result.status == SequenceStatus::running) {
+    outcome.finish_reason = "interrupted";
+    // A character of which only a part is final is left out.
+    const std::vector<std::uint8_t> known(outcome.tokens.size(), 1);
+    outcome.text = display_text(tokenizer, outcome.tokens, known, "");
+  } else {
+    outcome.finish_reason = result.reason == FinishReason::stop ? "stop" : "length";
+    outcome.text = final_text(tokenizer, outcome.tokens);
+  }
+  return outcome;
+}
+
+Outcome generate(const Settings& settings, const RunPlan& plan, Model& model, Console& console) {
+  const auto length = static_cast<std::uint32_t>(plan.request.ids.size());
+  Engine engine(model, {.max_sequences = 1,
+                        .max_sequence_length = length,
+                        .max_tokens = plan.forward_tokens,
+                        .full_logits = settings.flag("full-logits")});
+  const Observers observers = make_observers(settings, plan, console);
+  const SequenceId id = engine.add(plan.request);
+  const Stopwatch watch;
+  while (engine.running() && !interrupted()) {
+    const Stopwatch step_watch;
+    const StepReport& report = engine.step();
+    show_step(report, step_watch.elapsed_ms(), engine.result(id), observers);
+  }
+  const double generate_ms = watch.elapsed_ms();
+  for (const auto& observer : observers) observer->finish();
+  const SequenceResult result = engine.result(id);
+  if (result.error != nullptr) throw Error(*result.error);
+  Outcome outcome = make_outcome(result, plan);
+  outcome.generate_ms = generate_ms;
+  return outcome;
+}
+
+Json outcome_json(const Outcome& outcome, const RunPlan& plan, const BackendChoice& backend,
+                  const DeviceInfo& device, double load_ms) {
+  const double per_step = outcome.forwards > 0 ? outcome.generate_ms / outcome.forwards : 0;
+  return {{"text", outcome.text},
+          {"tokens", outcome.tokens},
+          {"prompt_tokens", plan.prompt},
+          {"finish_reason", outcome.finish_reason},
+          {"steps", outcome.steps},
+          {"forwards", outcome.forwards},
+          {"seed", plan.request.seed},
+          {"model", plan.model.path},
+          {"architecture", plan.model.info.architecture},
+          {"backend", backend.record->id},
+          {"device", device.name},
+          {"sampler",
+           {{"name", plan.sampler->id()},
+            {"options", options_json(plan.sampler_options, plan.sampler->values())}}},
+          {"cache", "exact"},
+          {"timings_ms",
+           {{"load", load_ms},
+            {"prompt", plan.prompt_ms},
+            {"generate", outcome.generate_ms},
+            {"per_step", per_step}}},
+          {"tokens_per_second", outcome.tokens_per_second()},
+          {"peak_memory_bytes", peak_memory_bytes()},
+          {"version", version()}};
+}
+
+std::string summary(const Outcome& outcome, const RunPlan& plan) {
+  return fmt::format("{} tokens ({}), {} steps, {} forwards, {:.2f} s, {:.1f} tokens/s, seed {}",
+                     outcome.tokens.size(), outcome.finish_reason, outcome.steps, outcome.forwards,
+                     outcome.generate_ms / 1000, outcome.tokens_per_second(), plan.request.seed);
+}
+
+}  // namespace
+
+int run_command(const Settings& settings, Console& console) {
+  require_model_path(settings);
+  check_stats_path(settings);
+  const std::unique_ptr<Runtime> runtime = make_runtime(settings, console);
+  const SamplerChoice sampler = choose_sampler(runtime->plugins(), settings);
+  const BackendChoice backend = choose_backend(*runtime, settings);
+  PromptText prompt;
+  prompt.system = read_system(settings);
+  prompt.text = read_prompt(settings, console);
+  install_interrupt_handler();
+
+  const Stopwatch load_watch;
+  const RunPlan plan = plan_run(*runtime, settings, sampler, prompt, choose_seed(settings));
+  const LoadedModel loaded = load_model(*runtime, backend, plan.model, console);
+  const double load_ms = load_watch.elapsed_ms() - plan.prompt_ms;
+  const DeviceInfo device = loaded.backend->device();
+  console.note(fmt::format("backend {} ({}), sampler {}", backend.record->id, device.name,
+                           plan.sampler->id()));
+
+  const Outcome outcome = generate(settings, plan, *loaded.model, console);
+  write_answer(settings.flag("json")
+                   ? dump_line(outcome_json(outcome, plan, backend, device, load_ms)) + "\n"
+                   : outcome.text + "\n");
+  console.note(summary(outcome, plan));
+  return outcome.finish_reason == "interrupted" ? exit_status(ErrorCode::interrupted) : 0;
+}
+
+}  // namespace dllm::cli

@@ -1,0 +1,125 @@
+#include "output/console.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "dllm/display_text.hpp"
+#include "dllm/error.hpp"
+
+namespace dllm::cli {
+namespace {
+
+// All bytes, over interruptions and short writes; errno of the first failure, 0 for none.
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+[[noreturn]] void refuse_output(int error) {
+  throw Error(ErrorCode::resource, fmt::format("cannot write the answer: {}", std::strerror(error)),
+              "standard output",
+              error == ENOSPC ? "free space where it goes" : "keep the reader of the output open");
+}
+
+}  // namespace
+
+bool is_fancy_terminal(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return ::isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0') &&
+         (term == nullptr || std::strcmp(term, "dumb") != 0);
+}
+
+TerminalSize terminal_size(int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
+}
+
+Console::Console(int fd, bool verbose)
+    : fd_(fd), verbose_(verbose), fancy_(is_fancy_terminal(fd)) {}
+
+Console::~Console() { clear_status(); }
+
+void Console::note(std::string_view text) { line("", text); }
+void Console::warning(std::string_view text) { line("warning: ", text); }
+void Console::error(std::string_view text) { line("error: ", text); }
+
+// Standard error is the last resort: where it fails there is nobody to tell.
+void Console::line(std::string_view prefix, std::string_view text) {
+  write(fmt::format("dllm: {}{}\n", prefix, single_line(text)));
+}
+
+void Console::write(std::string_view bytes) {
+  const std::scoped_lock lock(mutex_);
+  clear_status_locked();
+  write_all(fd_, bytes);
+}
+
+void Console::status(std::string_view text) {
+  if (!fancy_) return;
+  const std::size_t columns = terminal_size(fd_).columns;
+  const std::scoped_lock lock(mutex_);
+  // Longer than a line would wrap and could not be taken back.
+  write_all(fd_, fmt::format("\r\x1b[K{}", text.substr(0, columns - 1)));
+  has_status_ = true;
+}
+
+void Console::clear_status() {
+  const std::scoped_lock lock(mutex_);
+  clear_status_locked();
+}
+
+void Console::clear_status_locked() {
+  if (has_status_) write_all(fd_, "\r\x1b[K");
+  has_status_ = false;
+}
+
+LogSink Console::log_sink() {
+  return [this](LogLevel level, std::string_view component, std::string_view message) {
+    const std::string text = fmt::format("{}: {}", component, message);
+    if (level == LogLevel::error) return error(text);
+    if (level == LogLevel::warning) return warning(text);
+    if (verbose_) note(text);
+  };
+}
+
+void write_answer(std::string_view bytes) {
+  if (const int error = write_all(STDOUT_FILENO, bytes)) refuse_output(error);
+}
+
+void check_answer_can_be_written() {
+  const int flags = ::fcntl(STDOUT_FILENO, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) refuse_output(EBADF);
+}
+
+void prepare_standard_streams() {
+  std::signal(SIGPIPE, SIG_IGN);
+  // A closed stream gets /dev/null; for standard output the wrong way round, so that writing an
+  // answer there still fails.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) != fd) std::_Exit(1);
+  }
+}
+
+std::string single_line(std::string_view text) {
+  std::string out = replace_invalid_utf8(text);
+  std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  return out;
+}
+
+}  // namespace dllm::cli

@@ -1,0 +1,64 @@
+#include "output/step_stats_file.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "dllm/error.hpp"
+#include "output/json.hpp"
+
+namespace dllm::cli {
+namespace {
+
+std::string_view kind_name(std::uint32_t kind) {
+  switch (kind) {
+    case DLLM_EDIT_COMMIT:
+      return "commit";
+    case DLLM_EDIT_REPLACE:
+      return "replace";
+    case DLLM_EDIT_REMASK:
+      return "remask";
+    case DLLM_EDIT_COMMIT_REVOCABLE:
+      return "commit_revocable";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace
+
+StepStatsFile::StepStatsFile(const std::string& path, const Tokenizer& tokenizer)
+    : path_(path), tokenizer_(tokenizer) {
+  errno = 0;
+  out_.open(path, std::ios::binary | std::ios::trunc);
+  if (out_) return;
+  throw Error(ErrorCode::bad_usage,
+              fmt::format("cannot write '{}': {}", path, std::strerror(errno)), "--dump-step-stats",
+              "give a file that can be written");
+}
+
+void StepStatsFile::on_step(const StepView& view) {
+  Json edits = Json::array();
+  for (const dllm_edit& edit : view.edits) {
+    const bool has_token = edit.kind != DLLM_EDIT_REMASK;
+    edits.push_back({{"kind", kind_name(edit.kind)},
+                     {"position", edit.position},
+                     {"token", has_token ? Json(edit.token) : Json(nullptr)},
+                     {"piece", has_token ? Json(tokenizer_.piece(edit.token)) : Json(nullptr)},
+                     {"confidence", edit.confidence}});
+  }
+  const Json line{{"step", view.step.step},       {"forward", view.step.forward},
+                  {"scored", view.step.n_scored}, {"edits", std::move(edits)},
+                  {"masked", view.step.n_masked}, {"ms", view.ms}};
+  out_ << dump_line(line) << '\n';
+}
+
+void StepStatsFile::finish() {
+  out_.flush();
+  if (out_) return;
+  throw Error(ErrorCode::resource, "the step statistics could not be written", path_,
+              "free space where the file lies");
+}
+
+}  // namespace dllm::cli

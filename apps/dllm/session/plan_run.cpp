@@ -1,0 +1,148 @@
+#include "session/plan_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "dllm/error.hpp"
+#include "session/interrupt.hpp"
+#include "session/plugin_options.hpp"
+#include "session/stopwatch.hpp"
+
+namespace dllm::cli {
+namespace {
+
+dllm_model_facts make_facts(const KnownModel& model) {
+  const SpecialIds& ids = model.tokenizer->special();
+  const std::span<const std::int32_t> stop_ids = model.tokenizer->stop_ids();
+  dllm_model_facts facts{};
+  facts.struct_size = sizeof facts;
+  facts.n_vocab = model.info.n_vocab;
+  facts.n_tokens = model.tokenizer->n_tokens();
+  facts.mask_id = model.tokenizer->require_mask();
+  facts.bos_id = ids.bos;
+  facts.eos_id = ids.eos;
+  facts.eot_id = ids.eot;
+  facts.pad_id = ids.pad;
+  facts.context_length = model.info.context_length;
+  facts.trained_block_length = model.info.trained_block_length;
+  facts.n_stop_ids = static_cast<std::uint32_t>(stop_ids.size());
+  facts.stop_ids = stop_ids.data();
+  return facts;
+}
+
+void check_vocabulary(const KnownModel& model) {
+  if (model.tokenizer->n_tokens() <= model.info.n_vocab) return;
+  throw Error(ErrorCode::bad_file,
+              fmt::format("the vocabulary has {} tokens, the model {} rows for them",
+                          model.tokenizer->n_tokens(), model.info.n_vocab),
+              model.path, "use the file's own tokenizer metadata, or convert the model again");
+}
+
+void check_mask(const KnownModel& model, const Settings& settings) {
+  const std::int32_t mask = model.tokenizer->require_mask();
+  if (static_cast<std::uint32_t>(mask) < model.info.n_vocab) return;
+  const bool given = settings.has("mask-id");
+  throw Error(given ? ErrorCode::bad_usage : ErrorCode::bad_file,
+              fmt::format("mask token {} is outside the model's {} rows", mask, model.info.n_vocab),
+              given ? settings.origin("mask-id") : "tokenizer.ggml.mask_token_id",
+              "give the right id with --mask-id");
+}
+
+void check_context(std::size_t n_prompt, std::int64_t n_predict, std::uint32_t context) {
+  const std::uint64_t total = n_prompt + static_cast<std::uint64_t>(n_predict);
+  if (total <= context) return;
+  const std::string fix =
+      n_prompt < context ? fmt::format("generate at most {} tokens (-n), or shorten the prompt",
+                                       context - n_prompt)
+                         : std::string("shorten the prompt");
+  throw Error(ErrorCode::bad_usage,
+              fmt::format("the prompt's {} tokens and {} to generate make {}, the context has {}",
+                          n_prompt, n_predict, total, context),
+              "-n", fix);
+}
+
+}  // namespace
+
+KnownModel open_known_model(const Runtime& runtime, const Settings& settings) {
+  KnownModel model;
+  model.path = require_model_path(settings);
+  model.file = GgufFile::open(model.path);
+  const std::string_view architecture = model.file->get_string("general.architecture");
+  model.factory = runtime.plugins().require_model(architecture).model;
+  model.info = model.factory->describe(*model.file);
+  model.tokenizer = std::make_shared<Tokenizer>(make_tokenizer(*model.file, settings));
+  check_vocabulary(model);
+  return model;
+}
+
+BackendChoice choose_backend(const Runtime& runtime, const Settings& settings) {
+  BackendChoice choice;
+  choice.record = &runtime.plugins().choose_backend(settings.text("backend"));
+  choice.options = backend_options(runtime.plugins(), *choice.record, settings);
+  return choice;
+}
+
+SamplerChoice choose_sampler(const PluginRegistry& registry, const Settings& settings,
+                             const std::string& recommended) {
+  SamplerChoice choice;
+  std::string id = settings.text("sampler");
+  if (id == "auto") id = recommended;
+  if (id.empty()) {
+    check_sampler_options_of_any(registry, settings);
+    return choice;
+  }
+  choice.record = &registry.require(PluginKind::sampler, id);
+  choice.options = sampler_options(registry, *choice.record, settings);
+  return choice;
+}
+
+RunPlan plan_run(const Runtime& runtime, const Settings& settings, const SamplerChoice& named,
+                 const PromptText& prompt, std::uint64_t seed) {
+  RunPlan plan;
+  plan.model = open_known_model(runtime, settings);
+  SamplerChoice choice = named;
+  if (choice.record == nullptr) {
+    choice = choose_sampler(runtime.plugins(), settings, plan.model.info.recommended_sampler);
+  }
+  DLLM_ASSERT(choice.record != nullptr);
+  check_mask(plan.model, settings);
+
+  const Stopwatch prompt_watch;
+  plan.prompt = prompt_ids(*plan.model.tokenizer, settings, prompt);
+  plan.prompt_ms = prompt_watch.elapsed_ms();
+  const std::int64_t n_predict = settings.integer("predict");
+  check_context(plan.prompt.size(), n_predict, plan.model.info.context_length);
+
+  plan.request.facts = make_facts(plan.model);
+  plan.sampler =
+      std::make_shared<Sampler>(choice.record->library, choice.record->id, choice.record->sampler,
+                                choice.record->options, choice.options, plan.request.facts);
+  plan.sampler_options = choice.record->options;
+  plan.request.ids = plan.prompt;
+  plan.request.ids.resize(plan.prompt.size() + static_cast<std::size_t>(n_predict),
+                          plan.request.facts.mask_id);
+  plan.request.editable.assign(plan.prompt.size(), 0);
+  plan.request.editable.resize(plan.request.ids.size(), 1);
+  plan.request.sampler = plan.sampler;
+  plan.request.seed = seed;
+  plan.request.ignore_eos = settings.flag("ignore-eos");
+  plan.forward_tokens = check_request(plan.request, plan.model.info);
+  return plan;
+}
+
+LoadedModel load_model(const Runtime& runtime, const BackendChoice& backend,
+                       const KnownModel& model, Console& console) {
+  LoadedModel loaded;
+  loaded.backend = backend.record->backend->create(backend.options, runtime.log());
+  const auto progress = [&console](std::uint64_t done, std::uint64_t total) {
+    if (interrupted()) throw Error(ErrorCode::interrupted, "interrupted while loading the model");
+    if (total != 0) console.status(fmt::format("loading {:3} %", 100 * done / total));
+  };
+  loaded.model = model.factory->load(model.file, *loaded.backend, runtime.log(), progress);
+  console.clear_status();
+  return loaded;
+}
+
+}  // namespace dllm::cli

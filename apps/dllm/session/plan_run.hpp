@@ -1,0 +1,72 @@
+// A run, planned and checked before any weight is read.
+//
+//   RunPlan plan = plan_run(runtime, settings, prompt);   // every refusal that needs no weights
+//   LoadedModel model = load_model(runtime, settings, plan.model, console);
+//
+// Order: sampler and backend by name with their options, then the file's header, the model plugin,
+// the tokenizer, the prompt's ids, the context, and the sampler's own word on the canvas. Thread
+// rule: values; one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arguments/settings.hpp"
+#include "dllm/engine.hpp"
+#include "dllm/model.hpp"
+#include "dllm/runtime.hpp"
+#include "dllm/tokenizer.hpp"
+#include "output/console.hpp"
+#include "session/model_file.hpp"
+
+namespace dllm::cli {
+
+/// A model file with the plugin that runs it. Borrows nothing.
+struct KnownModel {
+  std::string path;  ///< as given
+  std::shared_ptr<const GgufFile> file;
+  const ModelFactory* factory = nullptr;
+  ModelInfo info;
+  std::shared_ptr<const Tokenizer> tokenizer;
+};
+
+/// Opens the file, finds its model plugin, checks vocabulary against the head.
+KnownModel open_known_model(const Runtime& runtime, const Settings& settings);
+
+struct BackendChoice {
+  const PluginRecord* record = nullptr;
+  OptionValues options;
+};
+BackendChoice choose_backend(const Runtime& runtime, const Settings& settings);
+
+/// The sampler named by --sampler with its options, or null record for "auto": the model decides.
+struct SamplerChoice {
+  const PluginRecord* record = nullptr;
+  OptionValues options;
+};
+SamplerChoice choose_sampler(const PluginRegistry& registry, const Settings& settings,
+                             const std::string& recommended = {});
+
+struct RunPlan {
+  KnownModel model;
+  std::shared_ptr<const Sampler> sampler;
+  std::vector<OptionInfo> sampler_options;  ///< as the sampler describes them
+  std::vector<std::int32_t> prompt;
+  SequenceRequest request;           ///< canvas: prompt, then --predict masks
+  std::uint32_t forward_tokens = 0;  ///< rows of its widest forward
+  double prompt_ms = 0;              ///< tokenising the prompt
+};
+RunPlan plan_run(const Runtime& runtime, const Settings& settings, const SamplerChoice& named,
+                 const PromptText& prompt, std::uint64_t seed);
+
+struct LoadedModel {
+  std::unique_ptr<Backend> backend;  ///< goes after the model
+  std::unique_ptr<Model> model;
+};
+/// Imports the weights; progress on the console. Throws Error (interrupted) after Ctrl-C.
+LoadedModel load_model(const Runtime& runtime, const BackendChoice& backend,
+                       const KnownModel& model, Console& console);
+
+}  // namespace dllm::cli
