@@ -9,8 +9,8 @@ or, from a test:
     from make_tiny_gguf import TinyModel, write_tiny_model
     write_tiny_model("tiny.gguf", TinyModel("llada", layers=3, width=256, quant="Q6_K"))
 
-Weights are random (a function of the arguments and numpy's version only), with a deviation that keeps
-activations of order one. The vocabulary works: every text encodes and decodes.
+Weights are random, the same bytes on every machine, with a deviation that keeps activations of order
+one. The vocabulary works: every text encodes and decodes.
 
 With `known_logits`, an array [classes, rows], every block is switched off (attn_output and ffn_down are
 zero) and the logits of a row are known_logits[token % classes], exactly up to rounding: what a position
@@ -26,7 +26,7 @@ from typing import Optional
 import numpy as np
 
 from gguf_writer import GgufWriter, tensor_bytes
-from quant_blocks import TYPES, encode_plain, random_blocks
+from quant_blocks import TYPES, Random, encode_plain, random_blocks
 from tiny_vocabulary import build_vocabulary
 
 U32, F32, BOOL, STRING = "u32", "f32", "bool", "string"
@@ -176,22 +176,22 @@ def tensor_list(model):
     return result + [(name, shape, kind) for name, (shape, kind) in model.extra_tensors.items()]
 
 
-def random_tensor(name, shape, kind, rng):
+def random_tensor(name, shape, kind, random):
     """uint8 blocks. Matrices get the deviation that keeps activations of order one."""
     if name.endswith("_norm.weight"):
-        return encode_plain(kind, 1 + 0.1 * rng.standard_normal(shape[0]))
+        return encode_plain(kind, 1 + 0.1 * random.normal(shape[0]))
     if name.endswith(".bias"):
-        return encode_plain(kind, 0.3 * rng.standard_normal(shape[0]))
+        return encode_plain(kind, 0.3 * random.normal(shape[0]))
     if shape[0] % TYPES[kind].elements:
         raise ValueError(f"{name}: rows of {shape[0]} are no multiple of {kind}'s block")
     deviation = 1.0 if name == "token_embd.weight" else 1.28 / math.sqrt(shape[0])
-    return random_blocks(kind, math.prod(shape) // TYPES[kind].elements, deviation, rng)
+    return random_blocks(kind, math.prod(shape) // TYPES[kind].elements, deviation, random)
 
 
-def known_logits_tensor(model, name, shape, kind, rng):
+def known_logits_tensor(model, name, shape, kind, random):
     """Embedding rows are scaled unit vectors; RMSNorm turns any of them into sqrt(width) e_class."""
     if name.endswith(("attn_output.weight", "ffn_down.weight")):
-        return random_blocks(kind, math.prod(shape) // TYPES[kind].elements, 0.0, rng)
+        return random_blocks(kind, math.prod(shape) // TYPES[kind].elements, 0.0, random)
     table = np.asarray(model.known_logits, np.float64)
     if name == "output_norm.weight":
         return encode_plain(kind, np.ones(shape[0]))
@@ -203,15 +203,15 @@ def known_logits_tensor(model, name, shape, kind, rng):
         rows = np.zeros((model.rows, model.width))
         rows[:, :len(table)] = table.T / math.sqrt(model.width)
         return encode_plain(kind, rows)
-    return random_tensor(name, shape, kind, rng)
+    return random_tensor(name, shape, kind, random)
 
 
-def tensor_data(model, name, shape, kind, rng):
+def tensor_data(model, name, shape, kind, random):
     if kind not in TYPES:                      # a type nobody decodes: the bytes do not matter
         return bytes(tensor_bytes(kind, shape))
     if model.known_logits is not None:
-        return known_logits_tensor(model, name, shape, kind, rng).tobytes()
-    return random_tensor(name, shape, kind, rng).tobytes()
+        return known_logits_tensor(model, name, shape, kind, random).tobytes()
+    return random_tensor(name, shape, kind, random).tobytes()
 
 
 def write_tiny_model(path, model):
@@ -228,8 +228,8 @@ def write_tiny_model(path, model):
     for key, (kind, value) in metadata(model, vocabulary).items():
         writer.set(key, value, kind.removesuffix("[]"))
     for number, (name, shape, kind) in enumerate(tensor_list(model)):
-        rng = np.random.default_rng([model.seed, number])
-        writer.add_raw(name, kind, shape, tensor_data(model, name, shape, kind, rng))
+        data = tensor_data(model, name, shape, kind, Random(model.seed, number))
+        writer.add_raw(name, kind, shape, data)
     writer.write(path)
     return vocabulary
 

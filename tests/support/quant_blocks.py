@@ -1,14 +1,14 @@
 """Blocks of the quantised tensor types in numpy: decoding, and random blocks for tiny models.
 
     values = decode("Q4_K", blocks)                  # uint8 [n, bytes] -> float64 [n, elements]
-    blocks = random_blocks("Q4_K", n, 0.02, rng)     # uint8 [n, bytes], values of deviation 0.02
+    blocks = random_blocks("Q4_K", n, 0.02, random)  # uint8 [n, bytes], values of deviation 0.02
 
 Written from the format's description (ggml `ggml-common.h`, `ggml-quants.c` dequantize_row_*), apart
 from the C++ decoders, so that each is a check of the other. A row is a whole number of blocks.
 """
 
 from dataclasses import dataclass
-from typing import Callable, Sequence
+from typing import Callable
 
 import numpy as np
 
@@ -149,6 +149,26 @@ def decode_iq4_xs(blocks):
     return ((half(blocks, 0) * scales)[:, :, None] * values).reshape(n, 256)
 
 
+class Random:
+    """Random numbers that are the same bytes on every machine and numpy version: raw words of PCG64
+    and integer arithmetic only (numpy promises nothing about its normal and uniform streams)."""
+
+    def __init__(self, *seed):
+        self.words = np.random.PCG64(np.random.SeedSequence(seed))
+
+    def bytes(self, n):
+        return self.words.random_raw(-(-n // 8)).astype("<u8").view(np.uint8)[:n].copy()
+
+    def normal(self, n):
+        """Nearly normal, deviation 1: the sum of twelve 16-bit uniforms (Irwin-Hall), exact."""
+        sums = self.bytes(24 * n).view("<u2").reshape(n, 12).sum(axis=1, dtype=np.int64)
+        return (2 * sums - 12 * 65535) / 131072
+
+    def uniform(self, n):
+        """[0, 1), multiples of 2^-16."""
+        return self.bytes(2 * n).view("<u2") / 65536
+
+
 @dataclass(frozen=True)
 class BlockType:
     ggml_id: int
@@ -158,24 +178,25 @@ class BlockType:
     scale_at: int = -1        # byte of the binary16 scale of the codes
     offset_at: int = -1       # byte of the binary16 scale or value of the minimum
     centre: float = 0         # offset, in units of the scale, that brings the mean to 0
+    deviation: float = 1      # of random codes with a scale of 1 and that offset
 
 
 TYPES = {
     "F32": BlockType(0, 1, 4, decode_f32),
     "F16": BlockType(1, 1, 2, decode_f16),
     "BF16": BlockType(30, 1, 2, decode_bf16),
-    "Q4_0": BlockType(2, 32, 18, decode_q4_0, 0),
-    "Q4_1": BlockType(3, 32, 20, decode_q4_1, 0, 2, -7.5),
-    "Q5_0": BlockType(6, 32, 22, decode_q5_0, 0),
-    "Q5_1": BlockType(7, 32, 24, decode_q5_1, 0, 2, -15.5),
-    "Q8_0": BlockType(8, 32, 34, decode_q8_0, 0),
-    "Q2_K": BlockType(10, 256, 84, decode_q2_k, 80, 82, 1.5),
-    "Q3_K": BlockType(11, 256, 110, decode_q3_k, 108),
-    "Q4_K": BlockType(12, 256, 144, decode_q4_k, 0, 2, 7.5),
-    "Q5_K": BlockType(13, 256, 176, decode_q5_k, 0, 2, 15.5),
-    "Q6_K": BlockType(14, 256, 210, decode_q6_k, 208),
-    "IQ4_NL": BlockType(20, 32, 18, decode_iq4_nl, 0),
-    "IQ4_XS": BlockType(23, 256, 136, decode_iq4_xs, 0),
+    "Q4_0": BlockType(2, 32, 18, decode_q4_0, 0, -1, 0, 4.8),
+    "Q4_1": BlockType(3, 32, 20, decode_q4_1, 0, 2, -7.5, 4.8),
+    "Q5_0": BlockType(6, 32, 22, decode_q5_0, 0, -1, 0, 9.6),
+    "Q5_1": BlockType(7, 32, 24, decode_q5_1, 0, 2, -15.5, 9.6),
+    "Q8_0": BlockType(8, 32, 34, decode_q8_0, 0, -1, 0, 77),
+    "Q2_K": BlockType(10, 256, 84, decode_q2_k, 80, 82, 1.5, 14.5),
+    "Q3_K": BlockType(11, 256, 110, decode_q3_k, 108, -1, 0, 45),
+    "Q4_K": BlockType(12, 256, 144, decode_q4_k, 0, 2, 7.5, 268),
+    "Q5_K": BlockType(13, 256, 176, decode_q5_k, 0, 2, 15.5, 549),
+    "Q6_K": BlockType(14, 256, 210, decode_q6_k, 208, -1, 0, 1424),
+    "IQ4_NL": BlockType(20, 32, 18, decode_iq4_nl, 0, -1, 0, 70),
+    "IQ4_XS": BlockType(23, 256, 136, decode_iq4_xs, 0, -1, 0, 1298),
 }
 NAMES = {kind.ggml_id: name for name, kind in TYPES.items()}
 
@@ -200,22 +221,16 @@ def encode_plain(name, values):
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("<u2").view(np.uint8)
 
 
-def random_blocks(name, n, deviation, rng):
+def random_blocks(name, n, deviation, random):
     """`n` blocks of random codes and scales whose values have mean 0 and about this deviation."""
     kind = TYPES[name]
     if kind.scale_at < 0:
-        return encode_plain(name, rng.standard_normal(n) * deviation)
-    blocks = rng.integers(0, 256, (n, kind.bytes), np.uint8)
-    spread = rng.uniform(0.5, 1.5, n)
-
-    def set_scales(unit):
-        put_half(blocks, kind.scale_at, spread * unit)
-        if kind.offset_at >= 0:
-            put_half(blocks, kind.offset_at, spread * unit * kind.centre)
-
-    set_scales(1.0)
-    measured = float(np.std(decode(name, blocks[:4096])))
-    set_scales(deviation / measured if deviation else 0.0)
+        return encode_plain(name, random.normal(n) * deviation)
+    blocks = random.bytes(n * kind.bytes).reshape(n, kind.bytes)
+    scales = (0.5 + random.uniform(n)) * (deviation / kind.deviation)
+    put_half(blocks, kind.scale_at, scales)
+    if kind.offset_at >= 0:
+        put_half(blocks, kind.offset_at, scales * kind.centre)
     return blocks
 
 
