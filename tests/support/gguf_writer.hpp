@@ -61,18 +61,20 @@ class ByteSink {
 
 template <typename T>
 constexpr MetadataType metadata_type_of() {
-  if constexpr (std::is_same_v<T, bool>) return MetadataType::boolean;
-  if constexpr (std::is_same_v<T, std::uint8_t>) return MetadataType::u8;
-  if constexpr (std::is_same_v<T, std::int8_t>) return MetadataType::i8;
-  if constexpr (std::is_same_v<T, std::uint16_t>) return MetadataType::u16;
-  if constexpr (std::is_same_v<T, std::int16_t>) return MetadataType::i16;
-  if constexpr (std::is_same_v<T, std::uint32_t>) return MetadataType::u32;
-  if constexpr (std::is_same_v<T, std::int32_t>) return MetadataType::i32;
-  if constexpr (std::is_same_v<T, float>) return MetadataType::f32;
-  if constexpr (std::is_same_v<T, std::uint64_t>) return MetadataType::u64;
-  if constexpr (std::is_same_v<T, std::int64_t>) return MetadataType::i64;
-  if constexpr (std::is_same_v<T, double>) return MetadataType::f64;
-  if constexpr (std::is_convertible_v<T, std::string_view>) return MetadataType::string;
+  if constexpr (std::is_same_v<T, bool>) {
+    return MetadataType::boolean;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return sizeof(T) == 4 ? MetadataType::f32 : MetadataType::f64;
+  } else if constexpr (std::is_integral_v<T>) {
+    constexpr bool kSigned = std::is_signed_v<T>;
+    if (sizeof(T) == 1) return kSigned ? MetadataType::i8 : MetadataType::u8;
+    if (sizeof(T) == 2) return kSigned ? MetadataType::i16 : MetadataType::u16;
+    if (sizeof(T) == 4) return kSigned ? MetadataType::i32 : MetadataType::u32;
+    return kSigned ? MetadataType::i64 : MetadataType::u64;
+  } else {
+    static_assert(std::is_convertible_v<T, std::string_view>);
+    return MetadataType::string;
+  }
 }
 
 class GgufWriter {

@@ -25,8 +25,7 @@ std::string type_text(const MetadataEntry& entry) {
 
 [[noreturn]] void refuse_type(const std::string& file, const MetadataEntry& entry,
                               std::string_view expected) {
-  refuse(file, entry.key,
-         fmt::format("is of type {}, expected {}", type_text(entry), expected));
+  refuse(file, entry.key, fmt::format("is of type {}, expected {}", type_text(entry), expected));
 }
 
 template <typename Integer>

@@ -91,19 +91,18 @@ Header read_header(Cursor& cursor, std::span<const std::byte> bytes, Part& part,
 }
 
 std::uint64_t alignment_of(const Cursor& cursor, const MetadataEntry& entry) {
-  std::uint64_t value = 0;
-  if (const auto* u = std::get_if<std::uint64_t>(&entry.value)) {
-    value = *u;
-  } else if (const auto* i = std::get_if<std::int64_t>(&entry.value)) {
-    value = *i < 0 ? 0 : static_cast<std::uint64_t>(*i);
-  } else {
+  const auto* u = std::get_if<std::uint64_t>(&entry.value);
+  const auto* i = std::get_if<std::int64_t>(&entry.value);
+  if (u == nullptr && i == nullptr) {
     throw cursor.fault(fmt::format("key \"general.alignment\" is of type {}, not an integer",
                                    metadata_type_name(entry.type)));
   }
+  const std::uint64_t value =
+      u != nullptr ? *u : static_cast<std::uint64_t>(std::max<std::int64_t>(*i, 0));
   if (!std::has_single_bit(value) || value > kMaxAlignment) {
     throw cursor.fault(
-        fmt::format("key \"general.alignment\" is {}, allowed are powers of two up to {}", value,
-                    kMaxAlignment));
+        fmt::format("key \"general.alignment\" is {}, allowed are powers of two up to {}",
+                    u != nullptr ? fmt::format("{}", *u) : fmt::format("{}", *i), kMaxAlignment));
   }
   return value;
 }

@@ -13,6 +13,10 @@ std::string read_name(Cursor& cursor, std::uint64_t index) {
   cursor.begin_item(fmt::format("tensor entry {}", index));
   const std::string_view name = cursor.read_string("the tensor name");
   if (name.empty()) throw cursor.fault("the tensor name is empty");
+  if (name.size() > kMaxTensorNameBytes) {
+    throw cursor.fault(fmt::format("the tensor name is {} bytes long, the limit is {}", name.size(),
+                                   kMaxTensorNameBytes));
+  }
   cursor.rename_item("tensor " + in_quotes(name));
   return std::string(name);
 }
@@ -64,10 +68,6 @@ std::uint64_t count_bytes(const Cursor& cursor, const TensorInfo& tensor) {
 }
 
 void check_tensor(const Cursor& cursor, TensorInfo& tensor) {
-  if (tensor.name.size() > kMaxTensorNameBytes) {
-    throw cursor.fault(fmt::format("the tensor name is {} bytes long, the limit is {}",
-                                   tensor.name.size(), kMaxTensorNameBytes));
-  }
   const auto raw_type = static_cast<std::uint32_t>(tensor.dtype);
   if (find_dtype(raw_type) == nullptr) {
     throw cursor.fault(fmt::format("tensor type {} is unknown or was removed from GGUF", raw_type),
