@@ -15,7 +15,8 @@ std::string option_head(const OptionSpec& spec) {
   for (const std::string_view word : split_words(spec.spellings)) {
     if (!word.starts_with("--")) head += fmt::format("{}, ", word);
   }
-  head += fmt::format("--{}", spec.name);
+  const bool on_by_default = spec.is_flag() && spec.default_value == "true";
+  head += fmt::format("--{}{}", on_by_default ? "[no-]" : "", spec.name);
   for (const std::string_view word : split_words(spec.spellings)) {
     // llama.cpp's --diffusion-* aliases are in docs/cli.md; they would only repeat each line.
     if (word.starts_with("--") && !word.starts_with("--diffusion-"))

@@ -1,0 +1,31 @@
+// A call that must throw Error (bad_usage) whose message holds certain parts.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dllm/error.hpp"
+
+namespace dllm::cli {
+
+inline void expect_refusal(const std::function<void()>& call,
+                           const std::vector<std::string>& parts) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(ErrorCode::bad_usage))
+        << error.what();
+    EXPECT_FALSE(error.fix().empty()) << error.what();
+    for (const std::string& part : parts) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+          << "'" << part << "' is not in: " << error.what();
+    }
+    return;
+  }
+  ADD_FAILURE() << "not refused; expected a message with '" << parts.front() << "'";
+}
+
+}  // namespace dllm::cli
