@@ -102,6 +102,20 @@ TEST(TokenizerVectors, DecodesToExactBytesAndToTheReferencesLossyText) {
   }
 }
 
+// Unicode tables of another age give other ids here: PCRE2 10.42 has Unicode 14 and calls U+180E
+// white space.
+TEST(TokenizerVectors, UnicodeFifteenLettersDigitsAndSpacesMatchHuggingFace) {
+  const Tokenizer reference = load(made_path("qwen3.gguf"));
+  const Tokenizer plain = load(made_path("qwen3.gguf"), kNoNfc);
+  const json vectors = json::parse(read_text(data_path("unicode-15.json")));
+  ASSERT_EQ(vectors.size(), 240U);
+  for (const json& vector : vectors) {
+    const auto text = vector.at("text").get<std::string>();
+    EXPECT_EQ(reference.encode(text, kParse), vector.at("reference").get<Ids>()) << vector.dump();
+    EXPECT_EQ(plain.encode(text, kParse), vector.at("none").get<Ids>()) << vector.dump();
+  }
+}
+
 std::vector<std::string> split_text(const std::string& text, const std::string& separator) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
