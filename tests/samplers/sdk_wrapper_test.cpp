@@ -153,6 +153,24 @@ TEST_F(SdkStats, WithoutAWantedArrayAreRefusedNamingIt) {
   EXPECT_THAT(refusal(view), HasSubstr("'entropy'"));
 }
 
+TEST(SdkStatsLists, ShorterThanThePlanAskedForAreRefusedLongerAreStrides) {
+  Plan plan;
+  plan.positions = {4};
+  plan.want = DLLM_STAT_PROB_OF;
+  plan.prob_of = {1, 2};
+  const std::uint32_t position = 4;
+  const float probabilities[] = {0.5f, 0.25f, 0.0f};
+  dllm_stats stats{};
+  stats.n_rows = 1;
+  stats.positions = &position;
+  stats.prob_of = probabilities;
+  stats.n_prob_of = 1;
+  EXPECT_ANY_THROW(dllm::sdk::detail::check_stats(plan, stats));
+  stats.n_prob_of = 3;
+  EXPECT_NO_THROW(dllm::sdk::detail::check_stats(plan, stats));
+  EXPECT_EQ(Stats(stats).prob_of(0, 1), 0.25f);
+}
+
 TEST_F(SdkStats, AreAppliedOnceAPlan) {
   EXPECT_THAT(refusal(dllm_stats{}), HasSubstr("without a plan"));
   const HostStats stats = answered();
