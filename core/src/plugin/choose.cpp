@@ -117,7 +117,7 @@ const PluginRecord& PluginRegistry::require_model(std::string_view architecture)
   if (is_autoregressive(architecture)) {
     throw Error(ErrorCode::unsupported,
                 fact + ": this is an autoregressive model, no diffusion model",
-                "general.architecture", "use a GGUF of a masked diffusion model (LLaDA, Dream)");
+                "general.architecture", "use a GGUF of a masked diffusion model");
   }
   throw Error(ErrorCode::unsupported, fact, "general.architecture",
               "use a supported model, or add its model plugin with --plugin-dir");

@@ -1,0 +1,217 @@
+"""Checks of the tree itself; one claim per sub-command, each a ctest (see CMakeLists.txt).
+
+includes  every #include is one its layer may have: the table in docs/architecture.md. Link visibility
+          enforces most of it; this finds what a transitive include path would let through.
+headers   every public header compiles alone: SDK headers (.h) as C11, C++17 and C++20, .hpp as C++17
+          and C++20; core headers as C++20.
+exports   every plugin exports dllm_plugin_entry and nothing else; samplers link no library of ours.
+readmes   every folder that has a CMakeLists.txt has a README.md.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+C_HEADERS = "assert ctype errno float inttypes limits locale math setjmp signal stdalign stdarg stdatomic " \
+            "stdbool stddef stdint stdio stdlib string threads time uchar wchar".split()
+CXX_HEADERS = """algorithm any array atomic barrier bit bitset charconv chrono codecvt compare complex concepts
+condition_variable coroutine deque exception execution filesystem forward_list fstream functional future
+initializer_list iomanip ios iosfwd iostream istream iterator latch limits list locale map memory memory_resource
+mutex new numbers numeric optional ostream queue random ranges ratio regex scoped_allocator semaphore set
+shared_mutex source_location span sstream stack stdexcept stop_token streambuf string string_view strstream
+system_error thread tuple type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant
+vector version cassert cctype cerrno cfenv cfloat cinttypes climits clocale cmath csetjmp csignal cstdarg cstddef
+cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype""".split()
+
+# What an include means, by the first pattern that matches it.
+KINDS = [
+    ("std", "|".join(C_HEADERS).join(["(", r")\.h"])),
+    ("std", "|".join(CXX_HEADERS).join(["(", ")"])),
+    ("posix", r"(sys/.*|linux/.*|unistd|fcntl|dlfcn|elf|link|sched|signal|pthread|poll|termios|errno|dirent)(\.h)?"),
+    ("intrinsics", r"(immintrin|cpuid|x86intrin|arm_neon)\.h"),
+    ("sdk_c", r"dllm_sdk/.*\.h"),
+    ("sdk_cxx", r"dllm_sdk/.*\.hpp"),
+    ("core", r"dllm/.*"),
+    ("boost_dll", r"boost/dll/.*"),
+    ("program_options", r"boost/program_options.*"),
+    ("boost", r"boost/.*"),
+    ("fmt", r"fmt/.*"),
+    ("json", r"nlohmann/.*"),
+    ("pcre2", r"pcre2\.h"),
+    ("utf8proc", r"utf8proc\.h"),
+    ("tbb", r"(tbb|oneapi)/.*"),
+    ("cuda", r"(cuda|cublas|nccl|cooperative_groups|mma).*"),
+]
+
+# Layer: files, kinds it may include, folders of ours it may include files of by path.
+# {own} is the first two levels of the file's path (plugins/backend_cpu).
+LAYERS = [
+    ("plugin-sdk", r"plugin-sdk/include/.*", {"std", "sdk_c", "sdk_cxx"}, []),
+    ("core/include", r"core/include/.*", {"std", "core", "sdk_c"}, []),
+    ("core/src", r"core/src/.*",
+     {"std", "posix", "core", "sdk_c", "boost_dll", "fmt", "json", "pcre2", "utf8proc"}, ["core/src"]),
+    ("plugins/model_*", r"plugins/model_[^/]*/.*", {"std", "core", "sdk_c", "fmt"},
+     ["{own}", "plugins/model_common"]),
+    ("plugins/backend_*", r"plugins/backend_[^/]*/.*",
+     {"std", "posix", "core", "sdk_c", "intrinsics", "tbb", "cuda", "fmt"}, ["{own}"]),
+    ("plugins/sampler_*", r"plugins/sampler_[^/]*/.*", {"std", "sdk_c", "sdk_cxx"}, ["{own}"]),
+    ("apps", r"apps/.*", {"std", "posix", "core", "sdk_c", "program_options", "json", "fmt"}, ["{own}"]),
+]
+
+SOURCE = re.compile(r".*\.(h|hpp|c|cpp|cu|cuh|in)$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*(<([^>]+)>|"([^"]+)")', re.MULTILINE)
+
+
+def sources():
+    for layer in ("plugin-sdk", "core", "plugins", "apps"):
+        for folder, _, names in os.walk(ROOT / layer):
+            for name in sorted(names):
+                if SOURCE.match(name):
+                    yield pathlib.Path(folder, name).relative_to(ROOT)
+
+
+def without_comments(text):
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+
+
+def kind_of(include):
+    for kind, pattern in KINDS:
+        if re.fullmatch(pattern, include):
+            return kind
+    return None
+
+
+def judge_include(path, include, quoted, kinds, folders):
+    """None where allowed, else why not."""
+    if ".." in pathlib.PurePosixPath(include).parts:
+        return "climbs out of its folder"
+    if quoted:
+        own = "/".join(path.parts[:2])
+        places = [path.parent, *(pathlib.Path(f.format(own=own)) for f in folders),
+                  pathlib.Path("core/src"), pathlib.Path("plugins"), pathlib.Path("apps")]
+        for place in places:
+            if not (ROOT / place / include).is_file():
+                continue
+            found = (place / include).as_posix()
+            allowed = [f.format(own=own) + "/" for f in folders]
+            return None if any(found.startswith(f) for f in allowed) else f"is {found}, of another part"
+    kind = kind_of(include)
+    if kind is None:
+        return "is no header this check knows; if it belongs here, teach the check"
+    return None if kind in kinds else f"is of kind '{kind}', allowed here: {', '.join(sorted(kinds))}"
+
+
+def layer_of(path):
+    for name, pattern, kinds, folders in LAYERS:
+        if re.fullmatch(pattern, path.as_posix()):
+            return name, kinds, folders
+    return None
+
+
+def check_includes():
+    faults, seen = [], 0
+    for path in sources():
+        layer = layer_of(path)
+        if layer is None:
+            if path.suffix != ".in":
+                faults.append(f"{path}: belongs to no layer")
+            continue
+        name, kinds, folders = layer
+        text = (ROOT / path).read_text(encoding="utf-8")
+        for match in INCLUDE.finditer(text):
+            seen += 1
+            fault = judge_include(path, match[2] or match[3], match[3] is not None, kinds, folders)
+            if fault:
+                faults.append(f"{path} ({name}): {match[0].strip()} {fault}")
+        code = without_comments(text)
+        if name.startswith("core/") and re.search(r"#\s*(if|elif).*(CUDA|NVCC|HIP|ROCM|TBB)", code):
+            faults.append(f"{path}: core asks the preprocessor for a device")
+        if name == "plugins/backend_*" and re.search(r"llada|dream", code, re.IGNORECASE):
+            faults.append(f"{path}: a backend names a model")
+    if seen < 100:
+        faults.append(f"only {seen} includes were found: the check looks in the wrong place")
+    return faults
+
+
+def compiles(compiler, standard, header, folders):
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder, "alone.c" if standard.startswith("c1") else "alone.cpp")
+        # Twice: a header without a guard fails.
+        source.write_text(f'#include "{header}"\n#include "{header}"\n', encoding="utf-8")
+        result = subprocess.run(
+            [compiler, f"-std={standard}", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+             *(f"-I{f}" for f in folders), str(source)], capture_output=True, text=True, check=False)
+    return [] if result.returncode == 0 else [f"{header} as {standard}:\n{result.stderr[:2000]}"]
+
+
+def check_headers(c_compiler, cxx_compiler, generated):
+    sdk, core = ROOT / "plugin-sdk/include", ROOT / "core/include"
+    jobs, seen = [], set()
+    for header in sorted(sdk.rglob("*.h*")):
+        name = header.relative_to(sdk).as_posix()
+        seen.add(name)
+        if header.suffix == ".h":
+            jobs.append((c_compiler, "c11", name, [sdk]))
+        jobs += [(cxx_compiler, standard, name, [sdk]) for standard in ("c++17", "c++20")]
+    for folder in (core, pathlib.Path(generated)):
+        for header in sorted(folder.rglob("*.h*")):
+            if header.suffix in (".h", ".hpp"):
+                name = header.relative_to(folder).as_posix()
+                seen.add(name)
+                jobs.append((cxx_compiler, "c++20", name, [sdk, core, generated]))
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        faults = [fault for found in pool.map(lambda job: compiles(*job), jobs) for fault in found]
+    return faults if len(seen) > 10 else faults + [f"only {len(seen)} headers were found"]
+
+
+def lines(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+RUNTIME_LIBRARIES = re.compile(r"(lib(stdc\+\+|c\+\+|c\+\+abi|m|gcc_s|c|asan|ubsan|tsan|pthread)|ld-linux.*)\.so\.\d+")
+
+
+def check_exports(folder):
+    faults = []
+    plugins = sorted(pathlib.Path(folder).glob("*.so"))
+    for plugin in plugins:
+        names = {line.split()[-1] for line in lines("nm", "-D", "--defined-only", str(plugin))}
+        if names != {"dllm_plugin_entry"}:
+            faults.append(f"{plugin.name} exports {sorted(names)[:10]}, expected dllm_plugin_entry alone")
+        if not plugin.name.startswith("sampler_"):
+            continue
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", "\n".join(lines("readelf", "-d", str(plugin))))
+        faults += [f"{plugin.name} needs {name}; a sampler links the language runtime only"
+                   for name in needed if not RUNTIME_LIBRARIES.fullmatch(name)]
+    if not any(plugin.name.startswith("sampler_") for plugin in plugins):
+        faults.append(f"no sampler plugin in {folder}: build everything first")
+    return faults
+
+
+def check_readmes():
+    faults, seen = [], 0
+    for layer in ("apps", "core", "plugins", "plugin-sdk", "tests"):
+        for lists in sorted((ROOT / layer).rglob("CMakeLists.txt")):
+            seen += 1
+            readme = lists.parent / "README.md"
+            if not readme.is_file() or len(readme.read_text(encoding="utf-8").split()) < 10:
+                faults.append(f"{lists.parent.relative_to(ROOT)} has no README.md that says what it is")
+    return faults if seen > 10 else faults + [f"only {seen} folders were found"]
+
+
+def main():
+    checks = {"includes": check_includes, "headers": check_headers, "exports": check_exports,
+              "readmes": check_readmes}
+    faults = checks[sys.argv[1]](*sys.argv[2:])
+    print("\n".join(faults) or f"{sys.argv[1]}: all well")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+# cmake -DBUILD=.. -DSOURCE=.. -DWORK=.. -DGENERATOR=.. -DC_COMPILER=.. -DCXX_COMPILER=.. -DSANITIZE=..
+#       -P build_consumer.cmake
+# Installs this build into a fresh prefix, then configures and builds the outside project against it.
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${ARGV} failed (${status}):\n${output}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+
+set(flags "")
+if(SANITIZE)
+  # The C++ tier must be built alike: the build tag says so.
+  set(flags "-fsanitize=${SANITIZE} -fno-omit-frame-pointer")
+endif()
+run(${CMAKE_COMMAND} -S ${SOURCE}/project -B ${WORK}/build -G ${GENERATOR}
+    -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_BUILD_TYPE=Release
+    -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
+    -DCMAKE_C_FLAGS=-Wall\ -Wextra\ -Wpedantic\ -Werror
+    -DCMAKE_CXX_FLAGS=-Wall\ -Wextra\ -Wpedantic\ -Werror\ ${flags} -DDLLM_SANITIZE=${SANITIZE})
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+
+# A package of ABI 1 must not answer for another major.
+file(WRITE ${WORK}/other_major.cmake
+  "find_package(DllmPluginSdk 2 CONFIG QUIET)\nif(DllmPluginSdk_FOUND)\n  message(FATAL_ERROR taken)\nendif()\nif(NOT DllmPluginSdk_CONSIDERED_VERSIONS MATCHES \"^1\\\\.\")\n  message(FATAL_ERROR \"not even looked at\")\nendif()\n")
+run(${CMAKE_COMMAND} -DCMAKE_PREFIX_PATH=${WORK}/prefix -P ${WORK}/other_major.cmake)
