@@ -9,7 +9,18 @@ function(run)
 endfunction()
 
 file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+file(REAL_PATH ${WORK} WORK)  # dllm shows its plugins' paths with links resolved
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+
+# What was installed runs from where it lies and finds its own plugins.
+execute_process(
+  COMMAND ${CMAKE_COMMAND} -E env --unset=DLLM_PLUGIN_PATH HOME=/ ${WORK}/prefix/bin/dllm plugins
+  RESULT_VARIABLE status OUTPUT_VARIABLE listed ERROR_VARIABLE listed)
+string(FIND "${listed}" "from ${WORK}/prefix/" found)
+if(NOT status EQUAL 0 OR found EQUAL -1 OR listed MATCHES "refused")
+  message(FATAL_ERROR "the installed dllm does not find its plugins (${status}):\n${listed}")
+endif()
 
 set(flags "")
 if(SANITIZE)
