@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <system_error>
 #include <utility>
 
@@ -87,13 +86,13 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::release_pages(std::span<const std::byte> range) const noexcept {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(range.data());
-  const std::uintptr_t first = (begin + page - 1) / page * page;
-  const std::uintptr_t last = (begin + range.size()) / page * page;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = static_cast<std::size_t>(range.data() - data_);  // data_ starts a page
+  const std::size_t first = (begin + page - 1) / page * page;
+  const std::size_t last = (begin + range.size()) / page * page;
   if (first >= last) return;
   // The mapping is read-only and shared with the file: a dropped page reads the same bytes again.
-  ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  ::madvise(const_cast<std::byte*>(data_) + first, last - first, MADV_DONTNEED);
 }
 
 }  // namespace dllm::gguf

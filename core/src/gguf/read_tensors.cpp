@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <span>
 
@@ -156,7 +157,9 @@ void check_layout(const Part& part, Faults& faults) {
   std::vector<const TensorInfo*> by_offset;
   by_offset.reserve(part.tensors.size());
   for (const TensorInfo& tensor : part.tensors) by_offset.push_back(&tensor);
-  std::ranges::stable_sort(by_offset, {}, &TensorInfo::offset);
+  std::ranges::sort(by_offset, [](const TensorInfo* a, const TensorInfo* b) {
+    return a->offset != b->offset ? a->offset < b->offset : a < b;  // equal ones in file order
+  });
   for (std::size_t i = 1; i < by_offset.size(); ++i) {
     auto error = layout.check_apart(*by_offset[i - 1], *by_offset[i]);
     if (error) faults.report(*std::move(error));
