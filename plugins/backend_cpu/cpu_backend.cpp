@@ -1,0 +1,154 @@
+#include "cpu_backend.hpp"
+
+#include <algorithm>
+
+#include "dllm/error.hpp"
+#include "dllm/quant.hpp"
+#include "machine.hpp"
+
+namespace dllm::cpu {
+namespace {
+
+// A refusal now is better than being killed half way through a load.
+void require_memory(std::uint64_t bytes, const std::string& what) {
+  if (bytes < (1u << 20)) return;
+  const std::uint64_t available = memory_facts({}).available_bytes;
+  if (bytes <= available) return;
+  throw Error(
+      ErrorCode::resource,
+      "needs " + std::to_string(bytes) + " bytes, " + std::to_string(available) + " are available",
+      what, "free memory, or use a smaller model or a shorter canvas");
+}
+
+[[noreturn]] void refuse_type(const TensorInfo& tensor) {
+  throw Error(ErrorCode::unsupported,
+              "the CPU backend has no decoder for type " + std::string(dtype_name(tensor.dtype)),
+              "tensor " + tensor.name, "use a file quantised to another type, for example Q4_K_M");
+}
+
+}  // namespace
+
+void grow(AlignedMemory& memory, std::uint64_t bytes, const char* what) {
+  if (memory.bytes() >= bytes) return;
+  memory = AlignedMemory();
+  memory = AlignedMemory(bytes, what);
+}
+
+const Matrix& matrix_of(const Weight& weight) {
+  const auto* matrix = dynamic_cast<const Matrix*>(&weight);
+  DLLM_ASSERT(matrix != nullptr);
+  return *matrix;
+}
+
+const float* vector_of(const Weight& weight, std::uint32_t n) {
+  const auto* vector = dynamic_cast<const Vector*>(&weight);
+  DLLM_ASSERT(vector != nullptr && vector->n_cols() == n);
+  return vector->values();
+}
+
+void CpuIndexList::write(std::span<const std::int32_t> values) {
+  DLLM_ASSERT(values.size() <= values_.capacity());
+  values_.assign(values.begin(), values.end());
+}
+
+void CpuAttentionSpans::write(std::span<const AttentionSpan> spans) {
+  DLLM_ASSERT(spans.size() <= spans_.capacity());
+  for (const AttentionSpan& span : spans) {
+    if (span.mask == MaskKind::full) continue;
+    const char* names[] = {"full", "block_causal", "prefix_causal", "window"};
+    throw Error(
+        ErrorCode::unsupported,
+        std::string("attention mask '") + names[static_cast<int>(span.mask)] + "' is not built",
+        "backend cpu", "only full attention can be run");
+  }
+  spans_.assign(spans.begin(), spans.end());
+}
+
+CpuBackend::CpuBackend(const Isa& isa, const CpuOptions& options)
+    : isa_(isa),
+      kernels_(*isa.kernels),
+      options_(options),
+      processor_(processor_name({})),
+      arena_(options.n_threads) {
+  for (unsigned i = 0; i < options.n_threads; ++i)
+    scratch_.push_back(std::make_unique<ThreadScratch>());
+}
+
+CpuBackend::~CpuBackend() = default;
+
+DeviceInfo CpuBackend::device() const {
+  const MemoryFacts memory = memory_facts({});
+  DeviceInfo info;
+  info.backend = "cpu";
+  info.isa = isa_.name;
+  info.threads = options_.n_threads;
+  info.name = processor_ + ", " + std::to_string(info.threads) +
+              (info.threads == 1 ? " thread, " : " threads, ") + info.isa;
+  info.total_bytes = memory.total_bytes;
+  info.available_bytes = memory.available_bytes;
+  return info;
+}
+
+bool CpuBackend::supports(Op op, DType weight_type) const {
+  switch (op) {
+    case Op::rope:
+    case Op::attention:
+    case Op::copy_rows:
+      return true;  // no weights
+    default:
+      return can_decode(weight_type) && kBlockCols % dtype_info(weight_type).block_size == 0;
+  }
+}
+
+std::unique_ptr<Buffer> CpuBackend::make_buffer(std::uint32_t max_rows, std::uint32_t n_cols) {
+  require_memory(std::uint64_t{max_rows} * n_cols * sizeof(float), "activation buffer");
+  return std::make_unique<CpuBuffer>(max_rows, n_cols);
+}
+
+std::unique_ptr<IndexList> CpuBackend::make_index_list(std::uint32_t capacity) {
+  return std::make_unique<CpuIndexList>(capacity);
+}
+
+std::unique_ptr<AttentionSpans> CpuBackend::make_attention_spans(std::uint32_t capacity) {
+  return std::make_unique<CpuAttentionSpans>(capacity);
+}
+
+void CpuBackend::reserve(const StepLimits& limits) {
+  const std::uint32_t tokens = std::max(limits.max_tokens, limits.max_score_rows);
+  const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
+  make_panel(input_, tokens, cols, {true, true});
+  make_panel(hidden_, limits.max_tokens, std::max(limits.ffn_cols, 1u), {true, true});
+  reserve_accumulators(tokens);
+  for (auto& each : scratch_) {
+    grow(each->row, round_up(cols, kPadCols) * sizeof(float), "row scratch");
+    grow(each->attention, attention_thread_floats(cols) * sizeof(float), "attention scratch");
+  }
+  const std::uint64_t key_blocks = limits.max_tokens / kKeyBlock + limits.max_sequences;
+  // Heads that are no multiple of 8 wide are padded: at most doubled.
+  grow(attention_panels_, key_blocks * 2 * kKeyBlock * 2 * cols * sizeof(float),
+       "attention panels");
+  attention_items_.reserve(std::size_t{2} * (limits.max_sequences + 1));
+  grow(rope_table_, std::uint64_t{limits.max_tokens} * kRopeReserve * sizeof(float), "rope table");
+  rope_frequencies_.reserve(kRopeReserve / 2);
+  reserve_head(limits.max_score_rows, limits.n_vocab);
+}
+
+std::unique_ptr<Weight> CpuBackend::import_weight(std::shared_ptr<const GgufFile> file,
+                                                  const TensorInfo& tensor, WeightRole role) {
+  if (!supports(Op::norm_linear, tensor.dtype)) refuse_type(tensor);
+  if (tensor.shape.empty() || tensor.shape.size() > 2)
+    throw Error(ErrorCode::unsupported,
+                "the CPU backend takes vectors and matrices, this tensor has " +
+                    std::to_string(tensor.shape.size()) + " dimensions",
+                "tensor " + tensor.name, "use a model without expert tensors");
+  for (const std::uint64_t size : tensor.shape)
+    if (size == 0 || size > 0x7FFFFFFFu)
+      throw Error(ErrorCode::unsupported, "dimensions " + tensor.shape_text() + " are out of range",
+                  "tensor " + tensor.name, "dimensions must be 1 to 2147483647");
+  if (role == WeightRole::embedding) return std::make_unique<Table>(std::move(file), tensor);
+  if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor);
+  require_memory(tensor.bytes, "tensor " + tensor.name);
+  return std::make_unique<Matrix>(*file, tensor, arena_);
+}
+
+}  // namespace dllm::cpu

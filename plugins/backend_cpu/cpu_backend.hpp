@@ -1,0 +1,170 @@
+// The CPU backend: dllm::Backend on one oneTBB arena and one table of kernels.
+//
+// Start here for the list of operations; each lives in the file of its name.
+// Thread rule: one thread per object, as Backend says; inside, every region is Arena::for_each.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arena.hpp"
+#include "dllm/backend.hpp"
+#include "head_rows.hpp"
+#include "isa.hpp"
+#include "matmul.hpp"
+#include "memory.hpp"
+#include "weight.hpp"
+
+namespace dllm::cpu {
+
+/// Keys that attention takes at a time.
+constexpr std::uint32_t kKeyBlock = 64;
+/// Widest rotation the rope table is reserved for; a wider one grows it in the first step.
+constexpr std::uint32_t kRopeReserve = 256;
+
+class CpuBuffer final : public Buffer {
+ public:
+  CpuBuffer(std::uint32_t max_rows, std::uint32_t n_cols)
+      : Buffer(max_rows, n_cols),
+        memory_(std::uint64_t{max_rows} * n_cols * sizeof(float), "activations") {}
+  float* row(std::uint32_t r) const noexcept {
+    return memory_.as<float>() + std::uint64_t{r} * n_cols();
+  }
+
+ private:
+  AlignedMemory memory_;
+};
+
+class CpuIndexList final : public IndexList {
+ public:
+  explicit CpuIndexList(std::uint32_t capacity) { values_.reserve(capacity); }
+  void write(std::span<const std::int32_t> values) override;
+  std::uint32_t size() const noexcept override {
+    return static_cast<std::uint32_t>(values_.size());
+  }
+  std::span<const std::int32_t> values() const noexcept { return values_; }
+
+ private:
+  std::vector<std::int32_t> values_;
+};
+
+class CpuAttentionSpans final : public AttentionSpans {
+ public:
+  explicit CpuAttentionSpans(std::uint32_t capacity) { spans_.reserve(capacity); }
+  void write(std::span<const AttentionSpan> spans) override;
+  std::span<const AttentionSpan> spans() const noexcept { return spans_; }
+
+ private:
+  std::vector<AttentionSpan> spans_;
+};
+
+/// One thread's private memory, reached by its slot in the arena.
+struct ThreadScratch {
+  TileScratch tile;
+  AlignedMemory accumulators;  // two tiles for every row
+  AlignedMemory row;           // one padded row of activations
+  AlignedMemory attention;
+  AlignedMemory head;
+};
+
+/// Memory of a panel, reused by every operation.
+struct PanelMemory {
+  AlignedMemory groups;
+  AlignedMemory values;
+};
+
+struct CpuOptions {
+  unsigned n_threads = 1;
+  ActivationMode mode = ActivationMode::int8;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const Isa& isa, const CpuOptions& options);
+  ~CpuBackend() override;
+
+  DeviceInfo device() const override;
+  bool supports(Op op, DType weight_type) const override;
+  std::unique_ptr<Buffer> make_buffer(std::uint32_t max_rows, std::uint32_t n_cols) override;
+  std::unique_ptr<IndexList> make_index_list(std::uint32_t capacity) override;
+  std::unique_ptr<AttentionSpans> make_attention_spans(std::uint32_t capacity) override;
+  void reserve(const StepLimits& limits) override;
+  std::unique_ptr<Weight> import_weight(std::shared_ptr<const GgufFile> file,
+                                        const TensorInfo& tensor, WeightRole role) override;
+
+  void embed(const Weight& table, const IndexList& ids, TensorView out) override;
+  void norm_linear(TensorView x, const Weight* norm, float eps,
+                   std::span<const Projection> projections) override;
+  void rope(TensorView x, const IndexList& positions, const RopeParams& params) override;
+  void attention(TensorView q, TensorView k, TensorView v, const AttentionSpans& spans,
+                 const AttentionParams& params, TensorView out) override;
+  void linear_residual(TensorView x, const Weight& weight, const Weight* bias,
+                       TensorView residual) override;
+  void gated_mlp(TensorView x, const Weight& norm, float eps, const Weight& gate, const Weight& up,
+                 const Weight& down) override;
+  void copy_rows(TensorView src, const IndexList& rows, TensorView dst) override;
+  void head_stats(TensorView hidden, const Weight& norm, float eps, const Weight& output,
+                  std::span<const StatsRequest> requests, HeadStats& stats) override;
+  void logits(TensorView hidden, const Weight& norm, float eps, const Weight& output,
+              std::span<float> out) override;
+  void run_step(const StepKey&, const std::function<void()>& body) override { body(); }
+
+ private:
+  // inputs.cpp
+  struct Needs {
+    bool codes = false;
+    bool values = false;
+    void add(const Matrix& weight, ActivationMode mode);
+  };
+  Panel make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uint32_t n_cols, Needs needs);
+  Panel prepare(TensorView x, const Weight* norm, float eps, Needs needs);
+  // linear.cpp
+  void add_products(const Panel& panel, const Matrix& weight, const Weight* bias,
+                    TensorView residual);
+  void reserve_accumulators(std::uint32_t n_rows);
+  std::uint32_t tile_grain(const Matrix& weight, std::uint32_t n_rows) const;
+  // rope.cpp
+  void fill_rope_table(const IndexList& positions, const RopeParams& params);
+  // attention.cpp
+  std::uint64_t attention_thread_floats(std::uint32_t head_dim) const;
+  // head_stats.cpp, head_filter.cpp
+  void reserve_head(std::uint32_t n_rows, std::uint32_t n_vocab);
+  void stream_rows(const Panel& panel, const Matrix& output, HeadStats& stats);
+  void store_rows(const Panel& panel, const Matrix& output, HeadStats& stats);
+  void logits_of(const Panel& panel, const Matrix& output, std::uint32_t first_row,
+                 std::uint32_t n_rows, float* out);
+  ThreadScratch& scratch(unsigned slot) { return *scratch_[slot]; }
+
+  const Isa& isa_;
+  const Kernels& kernels_;
+  CpuOptions options_;
+  std::string processor_;
+  Arena arena_;
+  std::vector<std::unique_ptr<ThreadScratch>> scratch_;
+  PanelMemory input_;
+  PanelMemory hidden_;  // between the two halves of gated_mlp
+  AlignedMemory rope_table_;
+  std::vector<double> rope_frequencies_;
+  AlignedMemory attention_panels_;
+  std::vector<std::uint32_t> attention_items_;
+  std::vector<HeadRow> head_rows_;
+  AlignedMemory head_partials_;
+  AlignedMemory head_probes_;  // logits of prob_of ids
+  AlignedMemory stored_logits_;
+};
+
+/// Makes `memory` at least `bytes` long; its contents are lost when it grows.
+void grow(AlignedMemory& memory, std::uint64_t bytes, const char* what);
+
+// The concrete object behind an opaque handle.
+inline CpuBuffer& buffer_of(const TensorView& view) {
+  return static_cast<CpuBuffer&>(*view.buffer);
+}
+const Matrix& matrix_of(const Weight& weight);
+const float* vector_of(const Weight& weight, std::uint32_t n);
+
+}  // namespace dllm::cpu

@@ -1,0 +1,179 @@
+// head_stats and logits: walking the vocabulary.
+//
+// An item is kStatsTile ids: their logits for all rows are computed into the thread's own scratch
+// and reduced at once to one TilePartial per row; partials are merged in tile order afterwards.
+// Rows with filters or a top list are stored whole instead, a bounded number at a time
+// (head_filter.cpp).
+#include <algorithm>
+#include <cstring>
+
+#include "cpu_backend.hpp"
+#include "dllm/error.hpp"
+#include "head_filter.hpp"
+
+namespace dllm::cpu {
+namespace {
+
+constexpr std::uint32_t kStatsTile = 512;  // ids
+constexpr std::uint32_t kProbes = 64;      // most prob_of ids
+static_assert(kStatsTile % kTileRows == 0 && kStatsTile % 4 == 0);
+
+std::uint32_t stats_tiles(std::uint32_t n_vocab) { return (n_vocab + kStatsTile - 1) / kStatsTile; }
+
+bool is_stored(const HeadRow& row, std::uint32_t n_vocab) {
+  return needs_whole_row(*row.request, n_vocab);
+}
+
+void check_request(const StatsRequest& request, std::uint32_t n_rows, const HeadStats& stats) {
+  const std::uint64_t count = request.positions.size();
+  DLLM_ASSERT(request.first_row + count <= n_rows &&
+              request.first_row + count <= stats.sampled.size());
+  DLLM_ASSERT(!request.guided || request.guidance_first_row + count <= n_rows);
+  DLLM_ASSERT(request.prob_of.size() <= kProbes);
+  DLLM_ASSERT((request.want & kStatProbOf) == 0 || request.prob_of.size() <= stats.prob_of_stride);
+  DLLM_ASSERT((request.want & kStatTopList) == 0 || request.top_list <= stats.top_stride);
+}
+
+// Copies the outputs of one weight tile, acc[r][lane], to rows of `stride` floats.
+void copy_tile(const float* acc, std::uint32_t n_rows, std::uint32_t n, float* to,
+               std::uint64_t stride) {
+  for (std::uint32_t r = 0; r < n_rows; ++r)
+    std::memcpy(to + r * stride, acc + std::uint64_t{r} * kTileRows, n * sizeof(float));
+}
+
+}  // namespace
+
+void CpuBackend::reserve_head(std::uint32_t n_rows, std::uint32_t n_vocab) {
+  head_rows_.reserve(n_rows);
+  grow(head_partials_, std::uint64_t{n_rows} * stats_tiles(n_vocab) * sizeof(TilePartial),
+       "head statistics");
+  grow(head_probes_, std::uint64_t{n_rows} * kProbes * sizeof(float), "head statistics");
+  grow(stored_logits_, stored_bytes(n_rows, n_vocab), "stored logits");
+  const std::uint64_t tile_bytes = std::uint64_t{n_rows} * kStatsTile * sizeof(float);
+  const std::uint64_t bytes = std::max(tile_bytes, n_vocab * sizeof(Candidate));
+  for (auto& each : scratch_) grow(each->head, bytes, "head scratch");
+}
+
+void CpuBackend::head_stats(TensorView hidden, const Weight& norm, float eps, const Weight& output,
+                            std::span<const StatsRequest> requests, HeadStats& stats) {
+  const Matrix& matrix = matrix_of(output);
+  DLLM_ASSERT(matrix.n_cols() == hidden.n_cols);
+  head_rows_.clear();
+  for (const StatsRequest& request : requests) {
+    check_request(request, hidden.n_rows, stats);
+    for (std::uint32_t i = 0; i < request.positions.size(); ++i)
+      head_rows_.push_back(
+          {&request, request.first_row + i, request.guidance_first_row + i, request.positions[i]});
+  }
+  if (head_rows_.empty()) return;
+  Needs needs;
+  needs.add(matrix, options_.mode);
+  const Panel panel = prepare(hidden, &norm, eps, needs);
+  reserve_accumulators(hidden.n_rows);
+  reserve_head(std::max<std::uint32_t>(hidden.n_rows, head_rows_.size()), matrix.n_rows());
+  std::fill_n(head_probes_.as<float>(), head_rows_.size() * kProbes, -__builtin_inff());
+
+  const auto first_stored =
+      std::stable_partition(head_rows_.begin(), head_rows_.end(),
+                            [&](const HeadRow& row) { return !is_stored(row, matrix.n_rows()); });
+  if (first_stored != head_rows_.begin()) stream_rows(panel, matrix, stats);
+  if (first_stored != head_rows_.end()) store_rows(panel, matrix, stats);
+}
+
+void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats& stats) {
+  const std::uint32_t n_vocab = output.n_rows();
+  const std::uint32_t n_tiles = stats_tiles(n_vocab);
+  const auto n_rows = static_cast<std::uint32_t>(
+      std::find_if(head_rows_.begin(), head_rows_.end(),
+                   [&](const HeadRow& row) { return is_stored(row, n_vocab); }) -
+      head_rows_.begin());
+  auto* partials = head_partials_.as<TilePartial>();
+  auto* probes = head_probes_.as<float>();
+
+  arena_.for_each(n_tiles, 1, [&](std::uint32_t tile, unsigned slot) {
+    const std::uint32_t first_id = tile * kStatsTile;
+    const std::uint32_t n = std::min(kStatsTile, n_vocab - first_id);
+    auto* logits = scratch(slot).head.as<float>();
+    auto* acc = scratch(slot).accumulators.as<float>();
+    for (std::uint32_t i = 0; i < n; i += kTileRows) {
+      multiply_tile(kernels_, options_.mode, output, (first_id + i) / kTileRows, panel, 0,
+                    panel.n_rows, scratch(slot).tile, acc);
+      copy_tile(acc, panel.n_rows, std::min(kTileRows, n - i), logits + i, kStatsTile);
+    }
+    // Guidance first for all rows: a reduced row is overwritten, and it may be another's pair.
+    for (std::uint32_t r = 0; r < n_rows; ++r) {
+      const HeadRow& row = head_rows_[r];
+      if (row.request->guided)
+        blend(logits + std::uint64_t{row.row} * kStatsTile,
+              logits + std::uint64_t{row.pair_row} * kStatsTile, n, row.request->guidance_scale);
+    }
+    for (std::uint32_t r = 0; r < n_rows; ++r)
+      partials[std::uint64_t{r} * n_tiles + tile] = reduce_tile(
+          kernels_, head_rows_[r], first_id, logits + std::uint64_t{head_rows_[r].row} * kStatsTile,
+          n, probes + std::uint64_t{r} * kProbes);
+  });
+
+  arena_.for_each(n_rows, 4, [&](std::uint32_t r, unsigned) {
+    const float inverse = confidence_inverse_temperature(*head_rows_[r].request);
+    TilePartial whole = partials[std::uint64_t{r} * n_tiles];
+    for (std::uint32_t tile = 1; tile < n_tiles; ++tile)
+      merge(whole, partials[std::uint64_t{r} * n_tiles + tile], inverse);
+    write_row(head_rows_[r], whole, probes + std::uint64_t{r} * kProbes, stats);
+  });
+}
+
+void CpuBackend::logits_of(const Panel& panel, const Matrix& output, std::uint32_t first_row,
+                           std::uint32_t n_rows, float* out) {
+  arena_.for_each(
+      output.n_tiles(), tile_grain(output, n_rows), [&](std::uint32_t tile, unsigned slot) {
+        auto* acc = scratch(slot).accumulators.as<float>();
+        multiply_tile(kernels_, options_.mode, output, tile, panel, first_row, n_rows,
+                      scratch(slot).tile, acc);
+        copy_tile(acc, n_rows, output.tile_rows(tile), out + tile * kTileRows, output.n_rows());
+      });
+}
+
+void CpuBackend::store_rows(const Panel& panel, const Matrix& output, HeadStats& stats) {
+  const std::uint32_t n_vocab = output.n_rows();
+  const std::uint32_t at_once = stored_rows(n_vocab);
+  auto* stored = stored_logits_.as<float>();
+  const auto n_head_rows = static_cast<std::uint32_t>(head_rows_.size());
+  std::uint32_t begin = 0;
+  while (begin < n_head_rows && !is_stored(head_rows_[begin], n_vocab)) ++begin;
+  while (begin < n_head_rows) {
+    // Rows of one request lie side by side, so a stretch of them is one product.
+    const StatsRequest& request = *head_rows_[begin].request;
+    const std::uint32_t copies = request.guided ? 2 : 1;
+    std::uint32_t end = begin + 1;
+    while (end < n_head_rows && head_rows_[end].request == &request &&
+           (end - begin) < std::max(at_once / copies, 1u))
+      ++end;
+    const std::uint32_t n = end - begin;
+    float* pairs = stored + std::uint64_t{n} * n_vocab;
+    logits_of(panel, output, head_rows_[begin].row, n, stored);
+    if (request.guided) logits_of(panel, output, head_rows_[begin].pair_row, n, pairs);
+    arena_.for_each(n, 1, [&](std::uint32_t i, unsigned slot) {
+      float* row = stored + std::uint64_t{i} * n_vocab;
+      if (request.guided)
+        blend(row, pairs + std::uint64_t{i} * n_vocab, n_vocab, request.guidance_scale);
+      whole_row_stats(kernels_, head_rows_[begin + i], row, n_vocab,
+                      scratch(slot).head.as<Candidate>(), stats);
+    });
+    begin = end;
+  }
+}
+
+void CpuBackend::logits(TensorView hidden, const Weight& norm, float eps, const Weight& output,
+                        std::span<float> out) {
+  const Matrix& matrix = matrix_of(output);
+  DLLM_ASSERT(matrix.n_cols() == hidden.n_cols);
+  DLLM_ASSERT(out.size() == std::uint64_t{hidden.n_rows} * matrix.n_rows());
+  if (hidden.n_rows == 0) return;
+  Needs needs;
+  needs.add(matrix, options_.mode);
+  const Panel panel = prepare(hidden, &norm, eps, needs);
+  reserve_accumulators(hidden.n_rows);
+  logits_of(panel, matrix, 0, hidden.n_rows, out.data());
+}
+
+}  // namespace dllm::cpu

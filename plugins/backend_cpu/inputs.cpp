@@ -1,0 +1,57 @@
+// Preparing an input once for all products that read it: norm, then codes or padded f32 groups.
+#include <algorithm>
+#include <cstring>
+
+#include "cpu_backend.hpp"
+#include "dllm/error.hpp"
+
+namespace dllm::cpu {
+
+void CpuBackend::Needs::add(const Matrix& weight, ActivationMode mode) {
+  (uses_codes(weight, mode) ? codes : values) = true;
+}
+
+Panel CpuBackend::make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uint32_t n_cols,
+                             Needs needs) {
+  Panel panel;
+  panel.n_rows = n_rows;
+  panel.n_cols = n_cols;
+  const std::uint64_t cells = std::uint64_t{n_rows} * panel.n_groups();
+  if (needs.codes) {
+    grow(memory.groups, cells * sizeof(ActivationGroup), "activation codes");
+    panel.groups = memory.groups.as<ActivationGroup>();
+  }
+  if (needs.values) {
+    grow(memory.values, cells * kGroupCols * sizeof(float), "activation values");
+    panel.values = memory.values.as<float>();
+  }
+  return panel;
+}
+
+Panel CpuBackend::prepare(TensorView x, const Weight* norm, float eps, Needs needs) {
+  const CpuBuffer& input = buffer_of(x);
+  const float* norm_weights = norm ? vector_of(*norm, x.n_cols) : nullptr;
+  const Panel panel = make_panel(input_, x.n_rows, x.n_cols, needs);
+  const std::uint64_t padded = round_up(x.n_cols, kPadCols);
+  for (auto& each : scratch_) grow(each->row, padded * sizeof(float), "row scratch");
+  // Two rows of a few thousand inputs take some microseconds.
+  arena_.for_each(x.n_rows, 2, [&](std::uint32_t r, unsigned slot) {
+    auto* row = scratch(slot).row.as<float>();
+    if (norm_weights) {
+      kernels_.normalise(input.row(r), norm_weights, x.n_cols, eps, row);
+    } else {
+      std::memcpy(row, input.row(r), x.n_cols * sizeof(float));
+    }
+    std::fill(row + x.n_cols, row + padded, 0.0f);
+    for (std::uint32_t g = 0; g < panel.n_groups(); ++g) {
+      const std::uint64_t cell = std::uint64_t{g} * panel.n_rows + r;
+      const float* values = row + std::uint64_t{g} * kGroupCols;
+      if (panel.groups) kernels_.quantise(values, panel.groups + cell);
+      if (panel.values)
+        std::memcpy(panel.values + cell * kGroupCols, values, kGroupCols * sizeof(float));
+    }
+  });
+  return panel;
+}
+
+}  // namespace dllm::cpu

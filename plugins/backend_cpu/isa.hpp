@@ -1,0 +1,33 @@
+// Which kernels this machine runs: chosen once, from CPUID, or forced by name.
+//
+//   const Isa& isa = choose_isa("auto");   // or "avx2"
+//
+// To add an instruction set: one kernels_*.cpp, one line in isa.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels.hpp"
+
+namespace dllm::cpu {
+
+struct Isa {
+  std::string_view name;
+  const Kernels* kernels;  ///< null where this build has none
+  bool usable;             ///< built and supported by this processor and its system
+};
+
+/// Slowest first.
+std::span<const Isa> all_isas();
+
+/// True where the processor has x86-64-v2 (SSE4.2, POPCNT, CMPXCHG16B) or is another architecture.
+bool meets_baseline();
+
+/// `name`: "auto" takes the fastest usable. Throws Error (bad_usage) for an unknown name, or one
+/// that this machine cannot run, listing those it can; `origin` says where the name came from.
+const Isa& choose_isa(std::string_view name, std::string_view origin);
+
+}  // namespace dllm::cpu

@@ -1,0 +1,124 @@
+// The table of functions an instruction set provides: everything hot, and nothing else.
+//
+//   const Kernels& k = *choose_isa("auto").kernels;
+//   k.unpack_codes(block, tile);                              // once per weight block
+//   k.multiply_codes(tile, panel, stride, n_rows, acc);       // for all rows of the canvas
+//
+// Each table lives in one file (kernels_avx2.cpp, ...), compiled with its own flags. Those files
+// hold plain data and unnamed namespaces only: an inline std template compiled with AVX could
+// otherwise be the copy the linker keeps for a machine without it (one-definition rule). For the
+// same reason this header uses no std types beyond integers. Thread rule: pure functions, any
+// thread.
+#pragma once
+
+#include <stdint.h>
+
+namespace dllm::cpu {
+
+/// Weight rows (outputs) that are unpacked and multiplied together.
+constexpr uint32_t kTileRows = 32;
+/// Inputs per unpacked block: one super-block of the K types, eight blocks of the others.
+constexpr uint32_t kBlockCols = 256;
+/// Inputs that share one activation scale.
+constexpr uint32_t kGroupCols = 32;
+/// Row buffers handed to kernels are padded to a multiple of this.
+constexpr uint32_t kPadCols = 32;
+
+/// 32 activations of one row: x[k] ~ scale * codes[k], codes in [-127, 127]. The sums serve the
+/// constant part of a weight group: sum = scale * (sum of the codes it covers).
+/// A panel is ActivationGroup[n_groups][n_rows]: for one group all rows lie side by side, so the
+/// multiplication streams through memory whatever the row length.
+struct ActivationGroup {
+  int8_t codes[kGroupCols];
+  float scale;
+  float sum32;     // of all 32 codes
+  float sum16[2];  // of each half
+};
+
+/// Integer codes of kTileRows weight rows over one block: w = scale * code + minimum per group.
+/// Rows and groups that do not exist hold zeros.
+struct CodeTile {
+  // Four consecutive inputs of one row side by side, then the next row: what a 32-bit lane of an
+  // integer dot product takes. [input / 4][row][input % 4], unsigned, or signed where `is_signed`.
+  alignas(64) uint8_t codes[kBlockCols / 4][kTileRows][4];
+  alignas(64) float scale[kBlockCols / 16][kTileRows];    // [group][row]
+  alignas(64) float minimum[kBlockCols / 16][kTileRows];  // [group][row]
+  alignas(64) uint8_t linear[kTileRows][kBlockCols];      // scratch of the unpacker: row by row
+  uint32_t n_groups32;                                    // inputs / 32 of this block
+  bool half_groups;                                       // a scale covers 16 inputs (else 32)
+  bool is_signed;                                         // codes are int8; minimum is not used
+  uint8_t code_bits;                                      // unsigned codes are below 1 << code_bits
+};
+
+/// Block-quantised types a CodeTile can hold. Values equal dllm::DType.
+enum class CodeType : uint32_t {
+  q4_0 = 2,
+  q4_1 = 3,
+  q5_0 = 6,
+  q5_1 = 7,
+  q8_0 = 8,
+  q2_k = 10,
+  q3_k = 11,
+  q4_k = 12,
+  q5_k = 13,
+  q6_k = 14,
+  iq4_nl = 20,
+  iq4_xs = 23
+};
+
+/// One block of packed weights: n_rows x n_cols in GGUF's block form, row after row.
+struct WeightBlock {
+  const uint8_t* data;
+  uint32_t row_bytes;
+  uint32_t n_rows;  // <= kTileRows
+  uint32_t n_cols;  // <= kBlockCols, a multiple of 32
+};
+
+/// Sums over a stretch of logits relative to `max`: d = (l - max) * inverse_temperature.
+struct ExpSums {
+  double sum;       // of exp(d)
+  double weighted;  // of exp(d) * d
+};
+
+/// Largest value of a stretch, and whether anything in it is NaN or +inf.
+struct Extent {
+  float max;
+  bool bad;
+};
+
+struct Kernels {
+  const char* name;
+
+  /// Fills `tile` from a block.
+  void (*unpack_codes)(CodeType type, const WeightBlock& block, CodeTile& tile);
+  /// acc[r * kTileRows + i] += sum over the block's inputs of activation r and weight row i.
+  /// `panel` points at the block's first group and the first row; groups are `group_stride` apart.
+  /// Per element: groups in ascending order, acc += scale product, then acc += minimum * sum.
+  void (*multiply_codes)(const CodeTile& tile, const ActivationGroup* panel, uint32_t group_stride,
+                         uint32_t n_rows, float* acc);
+  /// c[r][j] += sum_k a[r][k] * b[k][j], k ascending, for j < n_lanes (a multiple of 8).
+  void (*multiply_add)(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a,
+                       uint32_t lda, const float* b, uint32_t ldb, float* c, uint32_t ldc);
+
+  /// out = x * weight / sqrt(mean(x^2) + eps); the mean in double. out may alias x.
+  void (*normalise)(const float* x, const float* weight, uint32_t n, float eps, float* out);
+  /// Quantises 32 values. A value that is not finite makes the scale NaN, so that it is not lost.
+  void (*quantise)(const float* x, ActivationGroup* out);
+  /// out = silu(gate) * up, n values.
+  void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
+  /// x = exp(x) in place.
+  void (*exponentials)(float* x, uint32_t n);
+  /// One online-softmax step over n scores: scales them, raises *max, replaces each by
+  /// exp(score - max), adds their sum to *sum (already rescaled) and returns the factor that
+  /// earlier results must be multiplied by.
+  float (*softmax_step)(float* scores, uint32_t n, float scale, float* max, float* sum);
+  Extent (*extent)(const float* x, uint32_t n);
+  ExpSums (*exp_sums)(const float* x, uint32_t n, float max, float inverse_temperature);
+};
+
+// Tables that this build has; null where the compiler's target cannot have it.
+const Kernels* portable_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512vnni_kernels();
+
+}  // namespace dllm::cpu

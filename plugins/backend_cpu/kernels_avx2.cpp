@@ -1,0 +1,4 @@
+#include "kernels.hpp"
+namespace dllm::cpu {
+const Kernels* avx2_kernels() { return nullptr; }
+}  // namespace dllm::cpu

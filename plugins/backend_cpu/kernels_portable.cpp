@@ -1,0 +1,99 @@
+// Kernels for any processor: plain C++, no instruction beyond the build's baseline. The reference
+// that the others are compared with, so it is written to be read, not to be fast.
+#include "kernels.hpp"
+
+namespace dllm::cpu {
+namespace {
+
+float half_to_float(const uint8_t* bytes) {
+  uint16_t h;
+  __builtin_memcpy(&h, bytes, 2);
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
+  const uint32_t exponent = (h >> 10) & 31;
+  const uint32_t mantissa = h & 1023;
+  uint32_t bits;
+  if (exponent == 31) {
+    bits = sign | 0x7F800000 | (mantissa << 13);
+  } else if (exponent == 0) {  // zero and subnormal: mantissa * 2^-24, exact in f32
+    const float value = static_cast<float>(mantissa) * 5.9604644775390625e-8f;
+    return sign ? -value : value;
+  } else {
+    bits = sign | ((exponent + 112) << 23) | (mantissa << 13);
+  }
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+
+#include "row_math.inl"
+#include "unpack.inl"
+
+void unpack_codes(CodeType type, const WeightBlock& block, CodeTile& tile) {
+  unpack_linear(type, block, tile);
+  for (uint32_t k = 0; k < block.n_cols / 4; ++k)
+    for (uint32_t row = 0; row < kTileRows; ++row)
+      __builtin_memcpy(tile.codes[k][row], tile.linear[row] + 4 * k, 4);
+}
+
+template <bool kSigned>
+int32_t dot(const CodeTile& tile, uint32_t row, uint32_t first_col, const int8_t* codes,
+            uint32_t n) {
+  int32_t sum = 0;
+  const uint8_t* w = tile.linear[row] + first_col;
+  for (uint32_t k = 0; k < n; ++k) {
+    const int32_t code = kSigned ? static_cast<int8_t>(w[k]) : w[k];
+    sum += code * codes[k];
+  }
+  return sum;
+}
+
+template <bool kSigned>
+void multiply_codes_as(const CodeTile& tile, const ActivationGroup* panel, uint32_t group_stride,
+                       uint32_t n_rows, float* acc) {
+  const uint32_t parts = tile.half_groups ? 2 : 1;
+  const uint32_t part_cols = kGroupCols / parts;
+  for (uint32_t g = 0; g < tile.n_groups32; ++g) {
+    for (uint32_t r = 0; r < n_rows; ++r) {
+      const ActivationGroup& a = panel[static_cast<uint64_t>(g) * group_stride + r];
+      for (uint32_t part = 0; part < parts; ++part) {
+        const uint32_t group = g * parts + part;
+        const float sum = parts == 1 ? a.sum32 : a.sum16[part];
+        for (uint32_t i = 0; i < kTileRows; ++i) {
+          const int32_t product = dot<kSigned>(tile, i, g * kGroupCols + part * part_cols,
+                                               a.codes + part * part_cols, part_cols);
+          float& out = acc[r * kTileRows + i];
+          out += static_cast<float>(product) * (tile.scale[group][i] * a.scale);
+          out += tile.minimum[group][i] * sum;
+        }
+      }
+    }
+  }
+}
+
+void multiply_codes(const CodeTile& tile, const ActivationGroup* panel, uint32_t group_stride,
+                    uint32_t n_rows, float* acc) {
+  (tile.is_signed ? multiply_codes_as<true> : multiply_codes_as<false>)(tile, panel, group_stride,
+                                                                        n_rows, acc);
+}
+
+void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a, uint32_t lda,
+                  const float* b, uint32_t ldb, float* c, uint32_t ldc) {
+  for (uint32_t r = 0; r < n_rows; ++r)
+    for (uint32_t j = 0; j < n_lanes; j += 8) {
+      F8 sum = load8(c + static_cast<uint64_t>(r) * ldc + j);
+      for (uint32_t k = 0; k < n_k; ++k)
+        sum +=
+            load8(b + static_cast<uint64_t>(k) * ldb + j) * a[static_cast<uint64_t>(r) * lda + k];
+      store8(c + static_cast<uint64_t>(r) * ldc + j, sum);
+    }
+}
+
+constexpr Kernels kTable = {"portable",   unpack_codes, multiply_codes, multiply_add,
+                            normalise,    quantise,     silu_multiply,  exponentials,
+                            softmax_step, extent,       exp_sums};
+
+}  // namespace
+
+const Kernels* portable_kernels() { return &kTable; }
+
+}  // namespace dllm::cpu

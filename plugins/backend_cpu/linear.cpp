@@ -1,0 +1,95 @@
+// norm_linear and linear_residual: one prepared input, one item per tile of outputs.
+#include <algorithm>
+#include <array>
+
+#include "cpu_backend.hpp"
+#include "dllm/error.hpp"
+
+namespace dllm::cpu {
+
+void CpuBackend::reserve_accumulators(std::uint32_t n_rows) {
+  for (auto& each : scratch_)
+    grow(each->accumulators, std::uint64_t{2} * n_rows * kTileRows * sizeof(float), "accumulators");
+}
+
+// A hand-out should take ten microseconds or more: about 2^18 products. Only small models get more
+// than one tile at a time.
+std::uint32_t CpuBackend::tile_grain(const Matrix& weight, std::uint32_t n_rows) const {
+  const std::uint64_t products = std::uint64_t{kTileRows} * weight.n_cols() * std::max(n_rows, 1u);
+  return static_cast<std::uint32_t>(std::max<std::uint64_t>((1u << 18) / products, 1));
+}
+
+void CpuBackend::norm_linear(TensorView x, const Weight* norm, float eps,
+                             std::span<const Projection> projections) {
+  constexpr std::size_t kMostProjections = 8;
+  DLLM_ASSERT(projections.size() <= kMostProjections);
+  // Tiles of all projections form one list, so that a small one does not end in a barrier of its
+  // own.
+  std::array<std::uint32_t, kMostProjections + 1> first_tile{};
+  Needs needs;
+  for (std::size_t i = 0; i < projections.size(); ++i) {
+    const Projection& each = projections[i];
+    const Matrix& weight = matrix_of(*each.weight);
+    DLLM_ASSERT(weight.n_cols() == x.n_cols && weight.n_rows() == each.out.n_cols);
+    DLLM_ASSERT(each.out.n_rows == x.n_rows && each.out.buffer != x.buffer);
+    if (each.bias) vector_of(*each.bias, weight.n_rows());
+    needs.add(weight, options_.mode);
+    first_tile[i + 1] = first_tile[i] + weight.n_tiles();
+  }
+  if (projections.empty() || x.n_rows == 0) return;
+  const Panel panel = prepare(x, norm, eps, needs);
+  reserve_accumulators(x.n_rows);
+  const std::uint32_t grain = tile_grain(matrix_of(*projections[0].weight), x.n_rows);
+  arena_.for_each(first_tile[projections.size()], grain, [&](std::uint32_t item, unsigned slot) {
+    std::size_t i = 0;
+    while (item >= first_tile[i + 1]) ++i;
+    const Projection& each = projections[i];
+    const Matrix& weight = matrix_of(*each.weight);
+    const std::uint32_t tile = item - first_tile[i];
+    auto* acc = scratch(slot).accumulators.as<float>();
+    multiply_tile(kernels_, options_.mode, weight, tile, panel, 0, panel.n_rows, scratch(slot).tile,
+                  acc);
+    const std::uint32_t first_col = tile * kTileRows;
+    const std::uint32_t n = weight.tile_rows(tile);
+    const float* bias = each.bias ? vector_of(*each.bias, weight.n_rows()) + first_col : nullptr;
+    for (std::uint32_t r = 0; r < panel.n_rows; ++r) {
+      const float* from = acc + std::uint64_t{r} * kTileRows;
+      float* to = buffer_of(each.out).row(r) + first_col;
+      for (std::uint32_t j = 0; j < n; ++j) to[j] = bias ? from[j] + bias[j] : from[j];
+    }
+  });
+}
+
+void CpuBackend::add_products(const Panel& panel, const Matrix& weight, const Weight* bias,
+                              TensorView residual) {
+  DLLM_ASSERT(weight.n_cols() == panel.n_cols && weight.n_rows() == residual.n_cols);
+  DLLM_ASSERT(residual.n_rows == panel.n_rows);
+  const float* biases = bias ? vector_of(*bias, weight.n_rows()) : nullptr;
+  const CpuBuffer& out = buffer_of(residual);
+  reserve_accumulators(panel.n_rows);
+  arena_.for_each(weight.n_tiles(), tile_grain(weight, panel.n_rows),
+                  [&](std::uint32_t tile, unsigned slot) {
+                    auto* acc = scratch(slot).accumulators.as<float>();
+                    multiply_tile(kernels_, options_.mode, weight, tile, panel, 0, panel.n_rows,
+                                  scratch(slot).tile, acc);
+                    const std::uint32_t first_col = tile * kTileRows;
+                    const std::uint32_t n = weight.tile_rows(tile);
+                    for (std::uint32_t r = 0; r < panel.n_rows; ++r) {
+                      const float* from = acc + std::uint64_t{r} * kTileRows;
+                      float* to = out.row(r) + first_col;
+                      for (std::uint32_t j = 0; j < n; ++j)
+                        to[j] += biases ? from[j] + biases[first_col + j] : from[j];
+                    }
+                  });
+}
+
+void CpuBackend::linear_residual(TensorView x, const Weight& weight, const Weight* bias,
+                                 TensorView residual) {
+  DLLM_ASSERT(x.buffer != residual.buffer);
+  if (x.n_rows == 0) return;
+  Needs needs;
+  needs.add(matrix_of(weight), options_.mode);
+  add_products(prepare(x, nullptr, 0, needs), matrix_of(weight), bias, residual);
+}
+
+}  // namespace dllm::cpu

@@ -1,0 +1,67 @@
+#include "matmul.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dllm/quant.hpp"
+
+namespace dllm::cpu {
+namespace {
+
+// Rows of the accumulator that stay in the first-level cache together with a weight block.
+constexpr std::uint32_t kRowsAtOnce = 128;
+
+// A block as f32, floats[k][row].
+void unpack_floats(DType dtype, const WeightBlock& block, TileScratch& scratch) {
+  for (std::uint32_t row = 0; row < kTileRows; ++row) {
+    if (row < block.n_rows) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(block.data) +
+                          static_cast<std::uint64_t>(row) * block.row_bytes;
+      decode_row(dtype, {bytes, block.row_bytes}, {scratch.row, block.n_cols});
+    } else {
+      std::fill_n(scratch.row, block.n_cols, 0.0f);
+    }
+    for (std::uint32_t k = 0; k < block.n_cols; ++k) scratch.floats[k][row] = scratch.row[k];
+  }
+}
+
+void multiply_float_block(const Kernels& kernels, const WeightBlock& block, const float* values,
+                          std::uint64_t group_stride, std::uint32_t n_rows, TileScratch& scratch,
+                          float* acc) {
+  for (std::uint32_t k = 0; k < block.n_cols; k += kGroupCols)
+    kernels.multiply_add(n_rows, std::min(kGroupCols, block.n_cols - k), kTileRows,
+                         values + k / kGroupCols * group_stride, kGroupCols, scratch.floats[k],
+                         kTileRows, acc, kTileRows);
+}
+
+}  // namespace
+
+void multiply_tile(const Kernels& kernels, ActivationMode mode, const Matrix& weight,
+                   std::uint32_t tile, const Panel& panel, std::uint32_t first_row,
+                   std::uint32_t n_rows, TileScratch& scratch, float* acc) {
+  std::memset(acc, 0, sizeof(float) * kTileRows * n_rows);
+  const bool codes = uses_codes(weight, mode);
+  for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
+    const WeightBlock block = weight.block(tile, index);
+    if (codes) {
+      kernels.unpack_codes(*weight.codes(), block, scratch.codes);
+    } else {
+      unpack_floats(weight.dtype(), block, scratch);
+    }
+    const std::uint64_t first_group = index * (kBlockCols / kGroupCols);
+    for (std::uint32_t r = 0; r < n_rows; r += kRowsAtOnce) {
+      const std::uint32_t rows = std::min(kRowsAtOnce, n_rows - r);
+      const std::uint64_t at = first_group * panel.n_rows + first_row + r;
+      float* out = acc + static_cast<std::uint64_t>(r) * kTileRows;
+      if (codes) {
+        kernels.multiply_codes(scratch.codes, panel.groups + at, panel.n_rows, rows, out);
+      } else {
+        multiply_float_block(kernels, block, panel.values + at * kGroupCols,
+                             static_cast<std::uint64_t>(panel.n_rows) * kGroupCols, rows, scratch,
+                             out);
+      }
+    }
+  }
+}
+
+}  // namespace dllm::cpu

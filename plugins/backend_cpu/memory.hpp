@@ -1,0 +1,47 @@
+// Aligned memory of the CPU backend.
+//
+//   AlignedMemory weights(bytes);            // 64-byte aligned, zero, not resident until touched
+//   float* scratch = floats.as<float>();
+//
+// Large pieces come straight from the system (huge pages where it grants them), so that what is
+// never touched is never resident and what is freed goes back at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace dllm::cpu {
+
+constexpr std::size_t kAlignment = 64;
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+/// Owns zeroed memory, 64-byte aligned, with at least 64 readable bytes behind the end. Move-only.
+class AlignedMemory {
+ public:
+  AlignedMemory() = default;
+  /// Throws Error (resource) with the bytes asked for when the system refuses. `what` names the
+  /// use.
+  AlignedMemory(std::uint64_t bytes, const std::string& what);
+  AlignedMemory(AlignedMemory&& other) noexcept;
+  AlignedMemory& operator=(AlignedMemory&& other) noexcept;
+  AlignedMemory(const AlignedMemory&) = delete;
+  AlignedMemory& operator=(const AlignedMemory&) = delete;
+  ~AlignedMemory();
+
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  template <typename T>
+  T* as() const noexcept {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t mapped_bytes_ = 0;  // 0: from the heap
+};
+
+}  // namespace dllm::cpu
