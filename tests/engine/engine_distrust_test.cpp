@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <ostream>
 #include <stdexcept>
 
 #include "dllm/engine.hpp"
@@ -21,6 +22,8 @@ struct Lie {
   Script script;
   const char* message;
 };
+
+void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.name; }
 
 using Plan = void (*)(const dllm_canvas&, dllm_plan&, std::vector<std::uint32_t>&);
 using Apply = std::uint32_t (*)(const dllm_canvas&, const dllm_stats&, std::vector<dllm_edit>&);
