@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Model files a user meets: wrong, broken, unusual (cases 1, 3, 10, 11, 12, 16 and 20)."""
+
+from cli_case import FAILURE, TOKENS, USAGE, CliCase, main, model, parse_one_json, write
+
+
+def renamed(architecture):
+    """A model file of another architecture."""
+    return model("random", extra_keys={"general.architecture": ("string", architecture)})
+
+
+class Architectures(CliCase):
+    def test_autoregressive_and_unknown_ones_are_refused_by_name(self):
+        for name in ("qwen2", "llama"):
+            result = self.dllm("run", "-m", renamed(name), "-p", "x")
+            self.assert_fails(result, FAILURE, f"unsupported architecture '{name}'", "dream", "llada",
+                              "diffusion")
+        self.assert_fails(self.dllm("run", "-m", renamed("xyz"), "-p", "x"), FAILURE,
+                          "unsupported architecture 'xyz'")
+
+    def test_inspect_and_tokenize_take_any(self):
+        self.assert_ok(self.dllm("inspect", renamed("qwen2")))
+
+
+class MaskToken(CliCase):
+    def test_missing_names_the_key_and_the_option(self):
+        result = self.dllm("run", "-m", model("random", mask_id=None), "-p", "x")
+        self.assert_fails(result, FAILURE, "tokenizer.ggml.mask_token_id", "--mask-id")
+
+    def test_the_option_helps_and_any_id_is_used_as_given(self):
+        self.assert_ok(self.dllm("run", "-m", model("random", mask_id=None), "-p", "x", "-n", 2,
+                                 "--mask-id", 316))
+        answer = self.run_json("-m", model("random", mask_id=5), "-p", "x", "-n", 4)
+        self.assertNotIn(5, answer["tokens"])
+
+    def test_outside_the_vocabulary_is_refused(self):
+        self.assert_fails(self.dllm("run", "-m", model(), "-p", "x", "--mask-id", TOKENS), USAGE,
+                          TOKENS, "--mask-id")
+
+
+class Schedules(CliCase):
+    def counts(self, arch, n, steps, *extra):
+        answer = self.run_json("-m", model("random", arch=arch), "-p", "x", "-n", n, "--steps", steps,
+                               "--ignore-eos", *extra)
+        self.assertEqual(len(answer["tokens"]), n)
+        return answer["steps"], answer["forwards"]
+
+    def test_lengths_that_are_no_multiples_run(self):
+        self.assertEqual(self.counts("llada", 48, 12, "--block-length", 32), (12, 12))
+        self.assertEqual(self.counts("llada", 16, 10, "--block-length", 4), (10, 10))
+
+    def test_fewer_steps_than_blocks_are_refused_with_both_numbers(self):
+        result = self.dllm("run", "-m", model("random"), "-p", "x", "-n", 16, "--steps", 3,
+                           "--block-length", 4)
+        self.assert_fails(result, USAGE, "steps 3", "4 blocks")
+
+    def test_steps_that_commit_nothing_cost_no_forward(self):
+        steps, forwards = self.counts("dream", 8, 40)
+        self.assertGreater(steps, forwards)
+        self.assertLessEqual(forwards, 8)
+        self.assertLessEqual(self.counts("llada", 4, 9)[1], 4)
+        self.assertEqual(self.counts("llada", 8, 1, "--block-length", 8), (1, 1))
+
+    def test_sampler_refusals_come_before_weights(self):
+        broken = model("random", quant_of={"ffn_up.weight": "IQ2_XXS"})
+        result = self.dllm("run", "-m", broken, "-p", "x", "--set", "exact=true", "-n", 48,
+                           "--block-length", 32, "--steps", 7)
+        self.assert_fails(result, USAGE, "48", "32")
+
+
+class Files(CliCase):
+    def test_weights_nobody_decodes_are_named_and_inspect_still_lists(self):
+        broken = model("random", quant_of={"ffn_up.weight": "IQ2_XXS"})
+        self.assert_fails(self.dllm("run", "-m", broken, "-p", "x"), FAILURE, "IQ2_XXS",
+                          "blk.0.ffn_up.weight")
+        listed = parse_one_json(self.dllm("inspect", broken, "--json").stdout)
+        types = {tensor["name"]: tensor["type"] for tensor in listed["tensors"]}
+        self.assertEqual(types["blk.0.ffn_up.weight"], "IQ2_XXS")
+        self.assertEqual(listed["metadata"]["general.architecture"], "llada")
+
+    def test_missing_and_misshapen_tensors_are_named(self):
+        lost = model("random", drop_tensors=("blk.0.attn_q.weight",))
+        self.assert_fails(self.dllm("run", "-m", lost, "-p", "x"), FAILURE, "blk.0.attn_q.weight")
+        bent = model("random", shape_of={"blk.0.attn_q.weight": (256, 128)})
+        self.assert_fails(self.dllm("run", "-m", bent, "-p", "x"), FAILURE, "blk.0.attn_q.weight",
+                          "[256, 128]", "[256, 256]")
+
+    def test_tied_output_and_absent_kv_heads_work(self):
+        for changes in ({"tied": True}, {"drop_keys": ("llada.attention.head_count_kv",)}):
+            self.assert_ok(self.dllm("run", "-m", model("random", **changes), "-p", "x", "-n", 2))
+
+    def test_rows_without_tokens_are_never_produced_and_tokens_without_rows_refused(self):
+        answer = self.run_json("-m", model("random", rows=2000), "-p", "x", "-n", 32, "--temp", 3,
+                               "--ignore-eos")
+        self.assertLess(max(answer["tokens"]), TOKENS)
+        self.assert_fails(self.dllm("run", "-m", model("random", rows=300), "-p", "x"), FAILURE,
+                          300, 320)
+
+    def test_broken_files_fail_fast_and_inspect_lists_what_it_can(self):
+        with open(model("random"), "rb") as file:
+            whole = file.read()
+        for name, content in [("empty.gguf", b""), ("cut.gguf", whole[:len(whole) // 2]),
+                              ("magic.gguf", b"GGML" + whole[4:]), ("text.gguf", b"hello\n" * 9)]:
+            broken = write(name, content)
+            self.assert_fails(self.dllm("run", "-m", broken, "-p", "x"), FAILURE, name)
+            result = self.dllm("inspect", broken)
+            self.assertEqual(result.returncode, FAILURE)
+            self.assertIn(b"dllm: error: ", result.stderr)
+            report = self.dllm("inspect", broken, "--json")
+            self.assertEqual(report.returncode, FAILURE)
+            self.assertIn("error", parse_one_json(report.stdout))
+        self.assertIn(b"blk.0.attn_q.weight", self.dllm("inspect", write("cut.gguf", whole[:-64])).stdout)
+
+    def test_no_chat_template_names_no_chat(self):
+        bare = model("random", template=None)
+        self.assert_fails(self.dllm("run", "-m", bare, "-p", "x"), FAILURE, "--no-chat")
+        self.assert_ok(self.dllm("run", "-m", bare, "-p", "x", "-n", 2, "--no-chat"))
+
+
+class Backends(CliCase):
+    def test_cuda_is_used_or_refused_with_the_reason(self):
+        plugins = parse_one_json(self.dllm("plugins", "--json").stdout)["plugins"]
+        known = {plugin["id"]: plugin for plugin in plugins if plugin["kind"] == "backend"}
+        result = self.dllm("run", "-m", model(), "-p", "x", "-n", 2, "--backend", "cuda")
+        if "cuda" not in known:
+            self.assert_fails(result, USAGE, "cuda", "cpu")
+        elif result.returncode != 0:
+            self.assert_fails(result, FAILURE, "cuda")
+
+    def test_threads_change_no_token(self):
+        tokens = {tuple(self.run_json("-m", model("random"), "-p", "x", "-n", 8, "-t", threads)["tokens"])
+                  for threads in (1, 2, 7)}
+        self.assertEqual(len(tokens), 1)
+
+
+if __name__ == "__main__":
+    main()

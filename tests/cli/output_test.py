@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""stdout holds the answer or one JSON value, every time; exit 0 only with an answer (case 6)."""
+
+import json
+import os
+import subprocess
+
+from cli_case import (FAILURE, TOKENS, CliCase, environment, main, model, parse_one_json, path,
+                      special_id)
+
+ESCAPES = (b"\x1b", b"\r")
+
+
+class Streams(CliCase):
+    def test_plain_answer_is_the_text_and_a_newline(self):
+        result = self.dllm("run", "-m", model("byte:65"), "-p", "Hi", "-n", 5)
+        self.assert_ok(result)
+        self.assertEqual(result.stdout, b"AAAAA\n")
+        self.assertIn(b"backend cpu", result.stderr)
+        self.assertIn(b"seed ", result.stderr)
+
+    def test_pipes_never_see_escape_codes(self):
+        result = self.dllm("run", "-m", model(), "-p", "Hi", "-n", 5, "-v", "--visual")
+        self.assert_ok(result)
+        for code in ESCAPES:
+            self.assertNotIn(code, result.stdout + result.stderr)
+        steps = [line for line in result.stderr.decode().splitlines() if line.startswith("step ")]
+        self.assertEqual(len(steps), 5, "one plain line a step")
+        self.assertEqual(steps[0].count("\u2591"), 4, steps[0])
+
+    def test_json_with_everything_on_is_one_strict_value(self):
+        stats = path("stats.jsonl")
+        answer = self.run_json("-m", model(), "-p", "Hi", "-n", 6, "--steps", 3, "--seed", 9, "-v",
+                               "--visual", "--dump-step-stats", stats)
+        self.assertLessEqual(
+            {"text", "tokens", "prompt_tokens", "finish_reason", "steps", "forwards", "seed",
+             "model", "backend", "sampler", "cache", "timings_ms", "tokens_per_second",
+             "peak_memory_bytes", "version"}, set(answer))
+        self.assertEqual((answer["steps"], answer["forwards"], answer["seed"]), (3, 3, 9))
+        self.assertEqual(len(answer["tokens"]), 6)
+        self.assertEqual((answer["finish_reason"], answer["cache"]), ("length", "exact"))
+        self.assertEqual((answer["backend"], answer["sampler"]["name"]), ("cpu", "llada"))
+        self.assertEqual(answer["sampler"]["options"]["steps"], 3)
+        self.assertEqual(set(answer["timings_ms"]), {"load", "prompt", "generate", "per_step"})
+        self.assertGreater(answer["peak_memory_bytes"], 1 << 20)
+        self.check_stats(stats, answer)
+
+    def check_stats(self, file_name, answer):
+        with open(file_name, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual([line["step"] for line in lines], [0, 1, 2])
+        self.assertEqual([line["masked"] for line in lines], [4, 2, 0])
+        self.assertEqual([line["scored"] for line in lines], [6, 4, 2])
+        first = len(answer["prompt_tokens"])
+        written = {edit["position"]: edit["token"] for line in lines for edit in line["edits"]}
+        self.assertEqual([written[first + i] for i in range(6)], answer["tokens"])
+        self.assertTrue(all(0 < edit["confidence"] <= 1 for edit in lines[0]["edits"]))
+
+    def test_fifty_repeats_give_the_same_answer(self):
+        texts = set()
+        for _ in range(50):
+            result = self.dllm("run", "-m", model(), "-p", "Hi", "-n", 4, "--steps", 1, "--json")
+            self.assert_ok(result)
+            answer = parse_one_json(result.stdout)
+            texts.add((answer["text"], tuple(answer["tokens"])))
+        self.assertEqual(len(texts), 1)
+
+    def test_bytes_that_are_no_utf8_become_replacement_characters(self):
+        plain = self.dllm("run", "-m", model("byte:255"), "-p", "Hi", "-n", 3)
+        self.assertEqual(plain.stdout.decode("utf-8"), "\ufffd" * 3 + "\n")
+        answer = self.run_json("-m", model("byte:255"), "-p", "Hi", "-n", 3, "--visual")
+        self.assertEqual((answer["text"], answer["tokens"]), ("\ufffd" * 3, [255] * 3))
+
+    def test_text_ends_before_the_end_token(self):
+        for end in ("eot_id", "endoftext"):
+            answer = self.run_json("-m", model(f"byte:{special_id(end)}"), "-p", "Hi", "-n", 8)
+            self.assertEqual((answer["text"], answer["tokens"], answer["finish_reason"]),
+                             ("", [], "stop"))
+        answer = self.run_json("-m", model(f"byte:{special_id('eot_id')}"), "-p", "Hi", "-n", 8,
+                               "--ignore-eos")
+        self.assertEqual((len(answer["tokens"]), answer["finish_reason"]), (8, "length"))
+
+    def test_full_logits_change_nothing(self):
+        for arch in ("llada", "dream"):
+            plain, full = (self.run_json("-m", model("random", arch=arch), "-p", "Hi", "-n", 8,
+                                         "--seed", 1, *extra) for extra in ([], ["--full-logits"]))
+            self.assertEqual(plain["tokens"], full["tokens"])
+
+    def test_a_drawn_seed_is_reported_and_repeats_the_run(self):
+        arguments = ["-m", model("random"), "-p", "Hi", "-n", 8, "--temp", 1]
+        first = self.run_json(*arguments)
+        again = self.run_json(*arguments, "--seed", first["seed"])
+        self.assertEqual(first["tokens"], again["tokens"])
+        seeds = {self.run_json(*arguments)["seed"] for _ in range(3)}
+        self.assertGreater(len(seeds), 1)
+
+
+class BrokenOutput(CliCase):
+    arguments = ["run", "-m", None, "-p", "Hi", "-n", "2"]
+
+    def arguments_with_model(self):
+        return [model() if part is None else part for part in self.arguments]
+
+    def test_full_disk(self):
+        with open("/dev/full", "wb") as full:
+            result = self.dllm(*self.arguments_with_model(), stdout=full)
+        self.assertEqual(result.returncode, FAILURE)
+        self.assertIn(b"No space left", result.stderr)
+
+    def test_closed_stdout(self):
+        script = '"$0" "$@" >&-'
+        result = subprocess.run(["sh", "-c", script, *self.command(*self.arguments_with_model())],
+                                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment())
+        self.assertEqual(result.returncode, FAILURE)
+        self.assertIn(b"standard output", result.stderr)
+
+    def test_closed_reader(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        result = self.dllm(*self.arguments_with_model(), stdout=writer)
+        os.close(writer)
+        self.assertEqual(result.returncode, FAILURE)
+        self.assertIn(b"standard output", result.stderr)
+
+    def test_closed_stdout_never_lands_in_another_file(self):
+        stats = path("stats_closed.jsonl")
+        script = '"$0" "$@" >&-'
+        subprocess.run(["sh", "-c", script, *self.command(*self.arguments_with_model(),
+                                                          "--dump-step-stats", stats)],
+                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment())
+        self.assertFalse(os.path.exists(stats), "refused before any work")
+
+    def test_step_statistics_on_a_full_disk_fail(self):
+        result = self.dllm(*self.arguments_with_model(), "--dump-step-stats", "/dev/full")
+        self.assert_fails(result, FAILURE, "step statistics", "/dev/full")
+
+    def test_closed_stderr_does_not_matter(self):
+        script = '"$0" "$@" 2>&-'
+        result = subprocess.run(["sh", "-c", script, *self.command(*self.arguments_with_model())],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment())
+        self.assertEqual((result.returncode, result.stdout), (0, b"==\n"))
+
+
+class Tokenize(CliCase):
+    def test_json_is_what_run_feeds_the_model(self):
+        for extra in ([], ["--no-chat"], ["-sys", "Be kind"]):
+            ids = parse_one_json(self.dllm("tokenize", "-m", model(), "-p", "Hi \\n you", "--json",
+                                           *extra).stdout)
+            answer = self.run_json("-m", model(), "-p", "Hi \\n you", "-n", 1, *extra)
+            self.assertEqual(ids["ids"], answer["prompt_tokens"])
+            self.assertEqual(len(ids["ids"]), len(ids["pieces"]))
+            self.assertLess(max(ids["ids"]), TOKENS)
+
+    def test_text_form_has_a_token_a_line(self):
+        result = self.dllm("tokenize", "-m", model(), "-p", "a\\n\\xff", "--no-chat")
+        self.assert_ok(result)
+        self.assertEqual([line.split(None, 1)[1] for line in result.stdout.decode().splitlines()],
+                         ['"<|startoftext|>"', '"a"', '"\\n"', '"\\xFF"'])
+
+    def test_decode_prints_the_exact_bytes(self):
+        result = self.dllm("tokenize", "-m", model(), "--decode", "72,255,0,10")
+        self.assert_ok(result)
+        self.assertEqual(result.stdout, b"H\xff\x00\n")
+        shown = self.dllm("tokenize", "-m", model(), "--decode", "72,255", "--json").stdout
+        self.assertEqual(parse_one_json(shown), {"text": "H\ufffd"})
+        eot = special_id("eot_id")
+        special = self.dllm("tokenize", "-m", model(), "--decode", eot, "--parse-special").stdout
+        self.assertEqual(special, b"<|eot_id|>")
+
+    def test_decode_refuses_what_is_no_id(self):
+        self.assert_fails(self.dllm("tokenize", "-m", model(), "--decode", "1,x"), 2, "'x'")
+        self.assert_fails(self.dllm("tokenize", "-m", model(), "--decode", "1,320"), 2, "320")
+
+
+if __name__ == "__main__":
+    main()
