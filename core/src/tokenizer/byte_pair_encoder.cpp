@@ -100,22 +100,22 @@ void BytePairEncoder::encode(std::string_view piece, Scratch& scratch,
     }
   }
   const auto n = static_cast<std::uint32_t>(piece.size());
-  scratch.nodes.clear();
+  scratch.nodes_.clear();
   for (std::uint32_t i = 0; i < n; ++i) {
-    scratch.nodes.push_back({byte_id(static_cast<unsigned char>(piece[i])), i == 0 ? kEnd : i - 1,
-                             i + 1 == n ? kEnd : i + 1});
+    scratch.nodes_.push_back({byte_id(static_cast<unsigned char>(piece[i])), i == 0 ? kEnd : i - 1,
+                              i + 1 == n ? kEnd : i + 1});
   }
   merge_all(scratch);
-  for (std::uint32_t at = 0; at != kEnd; at = scratch.nodes[at].next) {
-    const std::uint32_t next = scratch.nodes[at].next;
-    append_symbol(scratch.nodes[at].symbol, piece.substr(at, (next == kEnd ? n : next) - at), ids);
+  for (std::uint32_t at = 0; at != kEnd; at = scratch.nodes_[at].next) {
+    const std::uint32_t next = scratch.nodes_[at].next;
+    append_symbol(scratch.nodes_[at].symbol, piece.substr(at, (next == kEnd ? n : next) - at), ids);
   }
 }
 
 // Invariant: a node that is gone has symbol -1; the node at byte i starts at byte i of the piece.
 void BytePairEncoder::merge_all(Scratch& scratch) const {
-  auto& nodes = scratch.nodes;
-  auto& heap = scratch.heap;
+  auto& nodes = scratch.nodes_;
+  auto& heap = scratch.heap_;
   const auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
   };
@@ -148,12 +148,12 @@ void BytePairEncoder::merge_all(Scratch& scratch) const {
 }
 
 void BytePairEncoder::push_candidate(Scratch& scratch, std::uint32_t left) const {
-  ++scratch.candidates_seen;
-  const std::int32_t left_symbol = scratch.nodes[left].symbol;
-  const std::int32_t right_symbol = scratch.nodes[scratch.nodes[left].next].symbol;
+  ++scratch.n_candidates_;
+  const std::int32_t left_symbol = scratch.nodes_[left].symbol;
+  const std::int32_t right_symbol = scratch.nodes_[scratch.nodes_[left].next].symbol;
   const Merge merge = merges_.find(left_symbol, right_symbol);
   if (merge.exists()) {
-    scratch.heap.push_back({merge.rank, left, left_symbol, right_symbol, merge.result});
+    scratch.heap_.push_back({merge.rank, left, left_symbol, right_symbol, merge.result});
   }
 }
 

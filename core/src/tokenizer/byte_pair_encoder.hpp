@@ -37,13 +37,13 @@ class BytePairEncoder {
       std::int32_t right_symbol;
       std::int32_t result;
     };
-    std::vector<Node> nodes;
-    std::vector<Candidate> heap;
-    std::uint64_t candidates_seen = 0;
+    std::vector<Node> nodes_;
+    std::vector<Candidate> heap_;
+    std::uint64_t n_candidates_ = 0;
 
    public:
     /// Candidate merges looked at so far: the work done, for tests of the time bound.
-    std::uint64_t candidates() const { return candidates_seen; }
+    std::uint64_t candidates() const { return n_candidates_; }
   };
 
   /// Reads `tokenizer.ggml.merges`. Throws Error (bad_file) for a merge that is no pair and for a

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "dllm/error.hpp"
 #include "tokenizer/markers.hpp"
@@ -72,9 +73,21 @@ bool read_add_eos(const GgufFile& file, std::int32_t eos) {
   return asked;
 }
 
+// Single bytes keep their type: a file that calls "," its bos still writes commas.
+void make_control(Vocabulary& vocabulary, std::span<const std::int32_t> reserved) {
+  for (const std::int32_t id : reserved) {
+    const TokenType type = vocabulary.type(id);
+    const bool is_byte = vocabulary.bytes(id).size() == 1;
+    if (!is_byte && (type == TokenType::normal || type == TokenType::undefined ||
+                     type == TokenType::user_defined)) {
+      vocabulary.set_type(id, TokenType::control);
+    }
+  }
+}
+
 }  // namespace
 
-Meanings read_meanings(const GgufFile& file, const Vocabulary& vocabulary,
+Meanings read_meanings(const GgufFile& file, Vocabulary& vocabulary,
                        std::optional<std::int32_t> mask_id, bool add_bos_by_default) {
   Meanings out;
   SpecialIds& special = out.special;
@@ -106,6 +119,7 @@ Meanings read_meanings(const GgufFile& file, const Vocabulary& vocabulary,
   }
   for (const std::string_view text : kMaskTexts) add_known(out.reserved, vocabulary.find(text));
   sort_unique(out.reserved);
+  make_control(vocabulary, out.reserved);
 
   out.add_bos = read_add_bos(file, add_bos_by_default, special.bos);
   out.add_eos = read_add_eos(file, special.eos);

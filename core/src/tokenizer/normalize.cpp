@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "dllm/error.hpp"
@@ -28,20 +29,24 @@ void append_decomposed(std::uint32_t code_point, std::vector<utf8proc_int32_t>& 
   out.insert(out.end(), parts, parts + count);
 }
 
-// Runs of combining marks in the order of their class. utf8proc's own ordering is an insertion
-// sort: quadratic on a megabyte of alternating marks.
+std::uint64_t combining_class(utf8proc_int32_t code_point) {
+  return static_cast<std::uint64_t>(utf8proc_get_property(code_point)->combining_class);
+}
+
+// Runs of combining marks in the order of their class, equal classes as they were. utf8proc's own
+// ordering is an insertion sort: quadratic on a megabyte of alternating marks.
 void order_marks(std::vector<utf8proc_int32_t>& code_points) {
-  const auto combining_class = [](utf8proc_int32_t code_point) {
-    return utf8proc_get_property(code_point)->combining_class;
-  };
-  const auto is_starter = [&](utf8proc_int32_t c) { return combining_class(c) == 0; };
-  auto run = code_points.begin();
-  while (run != code_points.end()) {
-    run = std::find_if_not(run, code_points.end(), is_starter);
-    const auto end = std::find_if(run, code_points.end(), is_starter);
-    std::stable_sort(run, end,
-                     [&](auto a, auto b) { return combining_class(a) < combining_class(b); });
-    run = end;
+  const auto is_starter = [](utf8proc_int32_t c) { return combining_class(c) == 0; };
+  std::vector<std::pair<std::uint64_t, utf8proc_int32_t>> run;  // class and place, code point
+  auto begin = code_points.begin();
+  while ((begin = std::find_if_not(begin, code_points.end(), is_starter)) != code_points.end()) {
+    const auto end = std::find_if(begin, code_points.end(), is_starter);
+    run.clear();
+    for (auto at = begin; at != end; ++at) {
+      run.emplace_back(combining_class(*at) << 56 | run.size(), *at);
+    }
+    std::sort(run.begin(), run.end());
+    for (const auto& mark : run) *begin++ = mark.second;
   }
 }
 

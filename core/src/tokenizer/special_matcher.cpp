@@ -17,8 +17,9 @@ SpecialMatcher::SpecialMatcher(const Vocabulary& vocabulary,
     if (wanted(id) && !vocabulary.bytes(id).empty()) entries_.push_back({vocabulary.bytes(id), id});
   }
   // std::string_view compares as unsigned bytes; equal texts keep their lowest id.
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const Entry& a, const Entry& b) { return a.bytes < b.bytes; });
+  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    return a.bytes != b.bytes ? a.bytes < b.bytes : a.id < b.id;
+  });
   entries_.erase(std::unique(entries_.begin(), entries_.end(),
                              [](const Entry& a, const Entry& b) { return a.bytes == b.bytes; }),
                  entries_.end());

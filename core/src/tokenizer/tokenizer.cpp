@@ -61,7 +61,6 @@ bool is_special(TokenType type) { return type == TokenType::control || type == T
 struct Tokenizer::Impl {
   explicit Impl(const GgufFile& file, const TokenizerOptions& options);
 
-  void make_reserved_control();
   void find_forbidden_bytes();
   void require_known(std::int32_t id) const;
   void require_no_forbidden_byte(std::string_view text) const;
@@ -72,9 +71,9 @@ struct Tokenizer::Impl {
   bool normalize = false;
   Vocabulary vocabulary;
   Meanings meanings;
-  std::optional<BytePairEncoder> pairs;         ///< made after the reserved tokens have their type
-  std::optional<SpecialMatcher> all_special;    ///< control, unknown and user-defined tokens
-  std::optional<SpecialMatcher> plain_special;  ///< user-defined tokens that plain text may give
+  BytePairEncoder pairs;
+  SpecialMatcher all_special;    ///< control, unknown and user-defined tokens
+  SpecialMatcher plain_special;  ///< user-defined tokens that plain text may give
   PieceSplitter splitter;
   std::bitset<256> forbidden_bytes;  ///< their only token is the mask, bos or an end token
   bool has_chat_template = false;
@@ -87,16 +86,19 @@ Tokenizer::Impl::Impl(const GgufFile& gguf, const TokenizerOptions& options)
       normalize(pre.nfc && options.normalization == Normalization::reference),
       vocabulary(gguf),
       meanings(read_meanings(gguf, vocabulary, options.mask_id, pre.add_bos)),
+      pairs(gguf, vocabulary, meanings.reserved, pre.ignore_merges),
+      all_special(vocabulary,
+                  [&](std::int32_t id) {
+                    return is_special(vocabulary.type(id)) ||
+                           vocabulary.type(id) == TokenType::user_defined;
+                  }),
+      plain_special(vocabulary,
+                    [&](std::int32_t id) {
+                      return vocabulary.type(id) == TokenType::user_defined &&
+                             !std::binary_search(meanings.reserved.begin(), meanings.reserved.end(),
+                                                 id);
+                    }),
       splitter(pre) {
-  make_reserved_control();
-  pairs.emplace(gguf, vocabulary, meanings.reserved, pre.ignore_merges);
-  all_special.emplace(vocabulary, [&](std::int32_t id) {
-    return is_special(vocabulary.type(id)) || vocabulary.type(id) == TokenType::user_defined;
-  });
-  plain_special.emplace(vocabulary, [&](std::int32_t id) {
-    return vocabulary.type(id) == TokenType::user_defined &&
-           !std::binary_search(meanings.reserved.begin(), meanings.reserved.end(), id);
-  });
   find_forbidden_bytes();
   if (const auto jinja = gguf.find_string(kTemplateKey)) {
     has_chat_template = true;
@@ -104,23 +106,11 @@ Tokenizer::Impl::Impl(const GgufFile& gguf, const TokenizerOptions& options)
   }
 }
 
-// Single bytes keep their type: a file that calls "," its bos still writes commas.
-void Tokenizer::Impl::make_reserved_control() {
-  for (const std::int32_t id : meanings.reserved) {
-    const TokenType type = vocabulary.type(id);
-    const bool is_byte = vocabulary.bytes(id).size() == 1;
-    if (!is_byte && (type == TokenType::normal || type == TokenType::undefined ||
-                     type == TokenType::user_defined)) {
-      vocabulary.set_type(id, TokenType::control);
-    }
-  }
-}
-
 void Tokenizer::Impl::find_forbidden_bytes() {
   const auto forbid = [&](std::int32_t id) {
     if (id < 0 || vocabulary.bytes(id).size() != 1) return;
     const auto byte = static_cast<unsigned char>(vocabulary.bytes(id)[0]);
-    if (pairs->byte_id(byte) == id) forbidden_bytes.set(byte);
+    if (pairs.byte_id(byte) == id) forbidden_bytes.set(byte);
   };
   forbid(meanings.special.mask);
   forbid(meanings.special.bos);
@@ -143,7 +133,7 @@ void Tokenizer::Impl::require_no_forbidden_byte(std::string_view text) const {
         ErrorCode::bad_usage,
         fmt::format("byte {} of the text is 0x{:02X}, whose only token, {}, is this model's mask, "
                     "bos or an end token",
-                    i, byte, pairs->byte_id(byte)),
+                    i, byte, pairs.byte_id(byte)),
         file, "leave the character out, or correct the special ids (--mask-id)");
   }
 }
@@ -236,12 +226,12 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
                                             const EncodeOptions& options) const {
   const Impl& self = *impl_;
   if (!options.parse_special) self.require_no_forbidden_byte(text);
-  Encoding encoding(self.splitter, *self.pairs, self.normalize);
+  Encoding encoding(self.splitter, self.pairs, self.normalize);
   const std::int32_t bos = self.meanings.special.bos;
   const bool text_has_bos =
       options.parse_special && bos >= 0 && text.starts_with(self.vocabulary.bytes(bos));
   if (self.meanings.add_bos && !text_has_bos) encoding.special(bos);
-  encode_text(text, options.parse_special ? *self.all_special : *self.plain_special, encoding);
+  encode_text(text, options.parse_special ? self.all_special : self.plain_special, encoding);
   if (self.meanings.add_eos) encoding.special(self.meanings.special.eos);
   return encoding.finish(options.work);
 }
@@ -257,7 +247,7 @@ std::vector<std::int32_t> Tokenizer::encode_chat(std::span<const ChatMessage> me
                     : std::string("the file has no chat template"),
                 fmt::format("{}, {}", self.file, kTemplateKey), "use --no-chat for raw text");
   }
-  Encoding encoding(self.splitter, *self.pairs, self.normalize);
+  Encoding encoding(self.splitter, self.pairs, self.normalize);
   if (self.chat.begins_with_bos || self.meanings.add_bos) {
     const std::int32_t bos = self.meanings.special.bos;
     encoding.special(bos >= 0 ? bos : self.marker("<|startoftext|>"));
@@ -268,8 +258,7 @@ std::vector<std::int32_t> Tokenizer::encode_chat(std::span<const ChatMessage> me
       continue;
     }
     if (!options.parse_special) self.require_no_forbidden_byte(part.text);
-    encode_text(part.text, options.parse_special ? *self.all_special : *self.plain_special,
-                encoding);
+    encode_text(part.text, options.parse_special ? self.all_special : self.plain_special, encoding);
   }
   return encoding.finish(options.work);
 }

@@ -118,9 +118,10 @@ void Vocabulary::read_tokens(const std::vector<std::string_view>& texts) {
     }
     ends_.push_back(arena_.size());
   }
-  ids_.reserve(texts.size());
+  ids_ = TextIndex(texts.size());
+  const auto bytes_of = [this](std::int32_t id) { return bytes(id); };
   for (std::int32_t id = 0; id < size(); ++id) {  // a text that occurs twice keeps its first id
-    if (findable[index(id)] && !bytes(id).empty()) ids_.emplace(bytes(id), id);
+    if (findable[index(id)] && !bytes(id).empty()) ids_.insert(id, bytes_of);
   }
 }
 

@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "dllm/gguf.hpp"
 #include "dllm/tokenizer.hpp"
+#include "tokenizer/text_index.hpp"
 
 namespace dllm::tokenizing {
 
@@ -34,8 +34,7 @@ class Vocabulary {
 
   /// The lowest id with these bytes, or -1. Tokens written outside the byte alphabet are not found.
   std::int32_t find(std::string_view bytes) const {
-    const auto found = ids_.find(bytes);
-    return found == ids_.end() ? -1 : found->second;
+    return ids_.find(bytes, [this](std::int32_t id) { return this->bytes(id); });
   }
 
   /// Whether the merges can be left out: no normal token is longer than a byte.
@@ -48,7 +47,7 @@ class Vocabulary {
   std::string arena_;              ///< bytes of all tokens, one after another
   std::vector<std::size_t> ends_;  ///< n + 1 offsets into arena_
   std::vector<TokenType> types_;
-  std::unordered_map<std::string_view, std::int32_t> ids_;  ///< views into arena_
+  TextIndex ids_{0};
 };
 
 /// Which ids mean what, from `tokenizer.ggml.*_token_id` and the texts of known markers.
@@ -60,8 +59,9 @@ struct Meanings {
   bool add_eos = false;
 };
 
-/// Throws Error naming key, id and vocabulary size for an id out of range.
-Meanings read_meanings(const GgufFile& file, const Vocabulary& vocabulary,
+/// Throws Error naming key, id and vocabulary size for an id out of range. Reserved tokens that the
+/// file calls normal or user-defined become control tokens of `vocabulary`.
+Meanings read_meanings(const GgufFile& file, Vocabulary& vocabulary,
                        std::optional<std::int32_t> mask_id, bool add_bos_by_default);
 
 /// "model.gguf, tokenizer.ggml.tokens"
