@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "plugin/elf_note.hpp"
 
@@ -94,9 +95,12 @@ std::variant<RawDescriptor, Refusal> read_descriptor(const std::filesystem::path
         "build one shared object per plugin"};
   }
   RawDescriptor raw;
-  raw.bytes = notes.payloads.front().size();
-  std::memcpy(&raw.descriptor, notes.payloads.front().data(),
-              std::min(raw.bytes, sizeof raw.descriptor));
+  const std::vector<std::byte>& payload = notes.payloads.front();
+  raw.bytes = payload.size();
+  // An empty payload has no data() to copy from.
+  if (raw.bytes > 0) {
+    std::memcpy(&raw.descriptor, payload.data(), std::min(raw.bytes, sizeof raw.descriptor));
+  }
   return raw;
 }
 
