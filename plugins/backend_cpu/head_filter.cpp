@@ -98,8 +98,8 @@ void keep_only(float* logits, std::uint32_t n_vocab, const Candidate* kept, std:
   for (std::uint32_t i = 0; i < n_kept; ++i) logits[kept[i].id] = kept[i].logit;
 }
 
-// The k most probable ids; where the support has fewer, the lowest other ids with probability 0.
-// Places beyond the vocabulary get id -1.
+// The k most probable ids; where fewer have a probability above 0, the lowest other ids follow with
+// 0. Places beyond the vocabulary get id -1.
 void write_top_list(const HeadRow& row, const TilePartial& whole, const float* logits,
                     std::uint32_t n_vocab, Candidate* work, HeadStats& stats) {
   const std::uint32_t k = row.request->top_list;
@@ -107,16 +107,19 @@ void write_top_list(const HeadRow& row, const TilePartial& whole, const float* l
   std::int32_t* ids = stats.top_ids.data() + std::size_t{row.row} * stats.top_stride;
   float* probs = stats.top_probs.data() + std::size_t{row.row} * stats.top_stride;
   const std::uint32_t n = list_finite(logits, n_vocab, work);
-  const std::uint32_t listed = std::min(k, n);
-  sort_first(work, n, listed);
-  for (std::uint32_t j = 0; j < listed; ++j) {
-    ids[j] = work[j].id;
-    probs[j] = static_cast<float>(probability(whole, work[j].logit, inverse));
+  const std::uint32_t sorted = std::min(k, n);
+  sort_first(work, n, sorted);
+  std::uint32_t listed = 0;
+  for (; listed < sorted; ++listed) {
+    const double p = probability(whole, work[listed].logit, inverse);
+    if (p <= 0) break;
+    ids[listed] = work[listed].id;
+    probs[listed] = static_cast<float>(p);
   }
-  std::uint32_t other = 0;
+  std::int32_t other = 0;
   for (std::uint32_t j = listed; j < k; ++j) {
-    while (other < n_vocab && logits[other] != kNone) ++other;
-    ids[j] = other < n_vocab ? static_cast<std::int32_t>(other++) : -1;
+    while (std::find(ids, ids + listed, other) != ids + listed) ++other;
+    ids[j] = static_cast<std::uint32_t>(other) < n_vocab ? other++ : -1;
     probs[j] = 0;
   }
 }

@@ -183,7 +183,7 @@ std::unique_ptr<Buffer> make_filled(Backend& backend, const std::vector<float>& 
 }
 
 // With eps = 2^100 the norm divides by exactly 2^50 and the norm weight multiplies it back, so the
-// identity matrix returns every value as it is.
+// identity matrix returns every value as it is (-0 as 0, since zeros are added to it).
 std::vector<float> read(Backend& backend, TensorView view) {
   WeightFile file;
   Rows identity(view.n_cols, std::vector<double>(view.n_cols, 0.0));

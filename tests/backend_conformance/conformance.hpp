@@ -7,9 +7,6 @@
 //     WeightFile file;
 //     file.add("w", DType::q4_k, n_out, n_in, seed);
 //     auto w = file.import_to(*backend, "w");
-//
-// Reading a buffer back uses logits' sibling: a copy through linear_residual with the identity, see
-// read().
 #pragma once
 
 #include <gtest/gtest.h>
