@@ -129,6 +129,18 @@ std::vector<Broken> metadata_faults() {
       with_key("StringInArrayPastEnd", kArray,
                array_head(kString, 2) + ByteSink().put_string("ok").put(kHuge).bytes(),
                {"x.key", "a string of the array", std::to_string(kHuge)}),
+      {"StringOneByteShort",
+       [] {
+         const std::string bytes = GgufWriter().set("k", "abc").to_bytes();
+         return bytes.substr(0, bytes.size() - 1);
+       },
+       {"\"k\"", "the string is 3 bytes long", "has 2 bytes left"}},
+      {"NumberOneByteShort",
+       [] {
+         const std::string bytes = GgufWriter().set("k", std::uint32_t{1}).to_bytes();
+         return bytes.substr(0, bytes.size() - 1);
+       },
+       {"\"k\"", "ends inside the value", "4 bytes needed, 3 left"}},
       {"KeyLengthPastEnd",
        [] {
          GgufWriter writer;

@@ -31,7 +31,7 @@ std::string type_text(const MetadataEntry& entry) {
 template <typename Integer>
 std::uint32_t fit_u32(const std::string& file, std::string_view key, Integer value) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
-  if (value < Integer{0} || static_cast<std::uint64_t>(value) > kMost) {
+  if (static_cast<std::uint64_t>(value) > kMost) {  // a negative value wraps far above
     refuse(file, key, fmt::format("is {}, allowed are 0 to {}", value, kMost));
   }
   return static_cast<std::uint32_t>(value);
