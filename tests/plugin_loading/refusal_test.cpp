@@ -25,9 +25,9 @@ struct Refused {
   std::function<void(const fs::path&)> make = {};  // empty: the test plugin of that name
 };
 
-void PrintTo(const Refused& refused, std::ostream* out) { *out << refused.name; }
+std::ostream& operator<<(std::ostream& out, const Refused& refused) { return out << refused.name; }
 
-std::function<void(const fs::path&)> bytes(std::string text) {
+std::function<void(const fs::path&)> bytes(const std::string& text) {
   return [text](const fs::path& to) { write_file(to, text); };
 }
 

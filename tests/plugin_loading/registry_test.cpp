@@ -118,7 +118,6 @@ TEST(PluginRegistry, KeepsPluginsLoadedAndLogsOfThemHarmlessAfterItsEnd) {
   PluginFolder folder;
   folder.add("whole");
   const PluginRecord record = *folder.scan().find(PluginKind::sampler, "left_to_right");
-  const fs::path path = record.path;
   folder.end_registry();
   const std::size_t lines = folder.log().size();
   {

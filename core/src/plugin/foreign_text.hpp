@@ -54,13 +54,13 @@ auto guarded(std::string_view owner, std::string_view name, Call&& call) {
   }
 }
 
-/// Runs a plugin's clean-up from a destructor. An exception there has nobody left to tell, and must
-/// not end the process.
+/// Runs a plugin's clean-up from a destructor.
 template <typename Call>
 void end_quietly(Call&& call) noexcept {
   try {
     call();
-  } catch (...) {
+  } catch (...) {  // NOLINT(bugprone-empty-catch)
+    // There is nobody left to tell, and it must not end the process.
   }
 }
 

@@ -22,7 +22,7 @@ struct HostTable::Shared {
       if (self->log == nullptr) return;
       self->log->log(static_cast<LogLevel>(std::clamp(level, DLLM_LOG_DEBUG, DLLM_LOG_ERROR)),
                      component == nullptr ? "plugin" : printable(component), printable(message));
-    } catch (...) {
+    } catch (...) {  // NOLINT(bugprone-empty-catch)
       // A sink that throws must not unwind through the plugin's C frames; the line is lost.
     }
   }

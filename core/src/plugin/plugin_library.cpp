@@ -18,7 +18,7 @@ namespace {
 using boost::dll::shared_library;
 namespace load_mode = boost::dll::load_mode;
 
-const char* const kReport = "report it to the author of the plugin";
+constexpr const char* kReport = "report it to the author of the plugin";
 
 // Boost reports "Bad file descriptor" for every failure; the loader's own text has the cause.
 std::string dlerror_text(const boost::dll::fs::error_code& code) {

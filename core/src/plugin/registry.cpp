@@ -89,8 +89,8 @@ struct PluginRegistry::Impl {
 
 bool PluginRegistry::Impl::first_time(const fs::path& file) {
   std::error_code code;
-  fs::path real = fs::canonical(file, code);
-  return seen.insert(code ? file : std::move(real)).second;
+  const fs::path real = fs::canonical(file, code);
+  return seen.insert(code ? file : real).second;
 }
 
 // Asked before the file is loaded, so that the code of the one that loses never runs.
