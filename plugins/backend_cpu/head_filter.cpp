@@ -42,12 +42,11 @@ std::uint32_t keep_top_p(const StatsRequest& request, Candidate* candidates, std
   double sum = 0;
   for (std::uint32_t i = 0; i < n; ++i)
     sum += std::exp(tempered(request, candidates[i].logit) - peak);
-  const double log_sum = peak + std::log(sum);
   for (std::uint32_t sorted = std::min(n, 64u);; sorted = std::min(n, sorted * 8)) {
     sort_first(candidates, n, sorted);
     double mass = 0;
     for (std::uint32_t i = 0; i < sorted; ++i) {
-      mass += std::exp(tempered(request, candidates[i].logit) - log_sum);
+      mass += std::exp(tempered(request, candidates[i].logit) - peak) / sum;
       if (mass > static_cast<double>(request.top_p)) return i + 1;
     }
     if (sorted == n) return n;

@@ -19,6 +19,14 @@ void suppress_ids(std::span<const std::int32_t> ids, std::uint32_t first_id, std
   }
 }
 
+// Saturates where a tiny temperature takes it out of f32.
+float log_sum_exp(const TilePartial& whole, float temperature) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  const double value =
+      static_cast<double>(whole.max) / static_cast<double>(temperature) + std::log(whole.sum);
+  return static_cast<float>(std::clamp(value, -kMost, kMost));
+}
+
 bool wants_distribution(std::uint32_t want) {
   return (want & (kStatSampled | kStatTop2 | kStatEntropy | kStatLogSumExp | kStatProbOf |
                   kStatTopList)) != 0;
@@ -216,11 +224,7 @@ void write_row(const HeadRow& row, const TilePartial& whole, const float* probes
              : 0.0f;
   if ((request.want & kStatLogSumExp) != 0)
     stats.log_sum_exp[r] =
-        some ? static_cast<float>(
-                   static_cast<double>(whole.max) *
-                       (inverse == 1 ? 1.0 : 1.0 / static_cast<double>(request.temperature)) +
-                   std::log(whole.sum))
-             : kNone;
+        some ? log_sum_exp(whole, inverse == 1 ? 1 : request.temperature) : kNone;
   if ((request.want & kStatProbOf) != 0)
     for (std::size_t j = 0; j < request.prob_of.size(); ++j)
       stats.prob_of[std::size_t{r} * stats.prob_of_stride + j] = prob(probes[j]);

@@ -56,11 +56,15 @@ inline double oracle_log_sum_exp(const std::vector<double>& values) {
   return peak + std::log(sum);
 }
 
+/// Divides by the sum rather than subtracting a log: at tiny temperatures ln 6 vanishes beside
+/// 1e38.
 inline std::vector<double> oracle_softmax(const std::vector<double>& values) {
-  const double lse = oracle_log_sum_exp(values);
+  const double peak = *std::max_element(values.begin(), values.end());
   std::vector<double> out(values.size(), 0.0);
-  if (lse == kMinusInfinity) return out;
-  for (std::size_t v = 0; v < out.size(); ++v) out[v] = std::exp(values[v] - lse);
+  if (peak == kMinusInfinity) return out;
+  double sum = 0;
+  for (std::size_t v = 0; v < out.size(); ++v) sum += out[v] = std::exp(values[v] - peak);
+  for (double& p : out) p /= sum;
   return out;
 }
 
