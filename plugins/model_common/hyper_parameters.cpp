@@ -231,8 +231,8 @@ HyperParameters read_hyper_parameters(const GgufFile& file, const Architecture& 
   info.ffn_length = keys.layer_count("feed_forward_length", info.n_layers, kMaxFfn);
   read_heads(keys, info);
   read_rope(keys, hp);
-  constexpr auto eps_key = "attention.layer_norm_rms_epsilon";
-  hp.rms_eps = static_cast<float>(keys.positive(eps_key, file.get_float(keys.key(eps_key))));
+  constexpr auto kEpsKey = "attention.layer_norm_rms_epsilon";
+  hp.rms_eps = static_cast<float>(keys.positive(kEpsKey, file.get_float(keys.key(kEpsKey))));
   info.n_vocab = read_vocab(keys, info.width);
   info.shift_logits = file.find_bool("diffusion.shift_logits").value_or(architecture.shift_logits);
   info.recommended_sampler = architecture.sampler;

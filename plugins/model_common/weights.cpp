@@ -189,7 +189,7 @@ void WeightPlan::import(const std::shared_ptr<const GgufFile>& file, Backend& ba
   for (const Entry& entry : entries_) {
     if (entry.tensor != nullptr) present.push_back(&entry);
   }
-  std::stable_sort(present.begin(), present.end(), [](const Entry* a, const Entry* b) {
+  std::sort(present.begin(), present.end(), [](const Entry* a, const Entry* b) {
     return std::pair(a->tensor->part, a->tensor->offset) <
            std::pair(b->tensor->part, b->tensor->offset);
   });
