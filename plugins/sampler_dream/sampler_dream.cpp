@@ -116,6 +116,7 @@ class DreamRun final : public dllm::sdk::Run {
   Progress apply(const Canvas& canvas, const Stats& stats, Edits& edits) override {
     if (index_ == n_steps_) return Progress::finished;
     std::vector<double> scores;
+    scores.reserve(stats.rows());
     for (std::uint32_t row = 0; row < stats.rows(); ++row) {
       scores.push_back(score(stats, row, canvas.step()));
     }

@@ -186,6 +186,7 @@ class LladaRun final : public dllm::sdk::Run {
   std::vector<std::uint32_t> draw(const std::vector<std::uint32_t>& candidates, std::uint32_t count,
                                   std::uint32_t step) const {
     std::vector<double> scores;
+    scores.reserve(candidates.size());
     for (const std::uint32_t position : candidates) scores.push_back(order_draw(step, position));
     std::vector<std::uint32_t> chosen;
     for (const std::uint32_t i : dllm::sdk::largest(scores, count)) chosen.push_back(candidates[i]);
@@ -194,6 +195,7 @@ class LladaRun final : public dllm::sdk::Run {
 
   void commit(const Canvas& canvas, const Stats& stats, std::uint32_t count, Edits& edits) const {
     std::vector<double> scores;
+    scores.reserve(stats.rows());
     for (std::uint32_t row = 0; row < stats.rows(); ++row) {
       scores.push_back(settings_.random ? order_draw(canvas.step(), stats.position(row))
                                         : static_cast<double>(stats.sampled_prob(row)));

@@ -7,8 +7,11 @@
 // result a line: {"rounds": [[[position, token], ...], ...], "forwards", "ids"} or {"error",
 // "status"}.
 //
-// A logit is scale * (hash mod levels), the hash taken of seed, canvas, position / tie and id: the
-// same canvas gives the same logits, and tie > 1 gives neighbours equal rows.
+// A logit is a level (hash mod levels) times the row's own factor, hashed from seed, canvas and
+// position / tie: the same canvas gives the same logits, few levels give equal logits within a row,
+// tie > 1 gives neighbours equal rows. Other rows differ in factor: were one a permutation of
+// another, their confidences would be equal up to the order of summation, and the last bit would
+// decide.
 #include <cstdint>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -46,9 +49,10 @@ struct MadeUpLogits {
     std::uint64_t hash = mix(seed);
     for (const std::int32_t id : ids) hash = mix(hash ^ static_cast<std::uint64_t>(id));
     hash = mix(hash ^ (position / tie));
+    const double spread = scale * (1 + static_cast<double>(hash % 1024) / 1024);
     std::vector<double> logits(n_vocab);
     for (std::uint32_t v = 0; v < n_vocab; ++v) {
-      logits[v] = scale * static_cast<double>(mix(hash ^ v) % levels);
+      logits[v] = spread * static_cast<double>(mix(hash ^ v) % levels);
     }
     return logits;
   }

@@ -35,8 +35,9 @@ class MadeUpModel:
         for token in x:
             state = mix(state ^ _U64(int(token)))
         rows = mix(state ^ (np.arange(len(x), dtype=np.uint64) // _U64(self.tie)))
+        spread = self.scale * (1 + (rows % _U64(1024)).astype(np.float64) / 1024)
         hashes = mix(rows[:, None] ^ np.arange(self.n_vocab, dtype=np.uint64)[None, :])
-        return self.scale * (hashes % _U64(self.levels)).astype(np.float64)
+        return spread[:, None] * (hashes % _U64(self.levels)).astype(np.float64)
 
 
 def softmax(rows):

@@ -72,8 +72,9 @@ inline std::vector<double> oracle_softmax(const std::vector<double>& values) {
 inline std::vector<std::int32_t> oracle_order(const std::vector<double>& values) {
   std::vector<std::int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int32_t a, std::int32_t b) { return values[a] > values[b]; });
+  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return values[a] != values[b] ? values[a] > values[b] : a < b;
+  });
   return order;
 }
 

@@ -264,8 +264,9 @@ inline std::vector<std::uint32_t> largest(const std::vector<double>& scores, std
   }
   std::vector<std::uint32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return scores[a] > scores[b]; });
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+  });
   order.resize(std::min(count, order.size()));
   std::sort(order.begin(), order.end());
   return order;
