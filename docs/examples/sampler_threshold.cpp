@@ -36,9 +36,9 @@ class ThresholdRun final : public Run {
   }
 
   Progress apply(const Canvas& canvas, const Stats& stats, Edits& edits) override {
-    std::vector<double> confidence;
+    std::vector<double> confidence(stats.rows());
     for (std::uint32_t row = 0; row < stats.rows(); ++row) {
-      confidence.push_back(stats.sampled_prob(row));
+      confidence[row] = stats.sampled_prob(row);
     }
     const auto sure = static_cast<std::size_t>(std::count_if(
         confidence.begin(), confidence.end(), [&](double c) { return c >= settings_.threshold; }));
