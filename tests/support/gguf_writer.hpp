@@ -203,7 +203,8 @@ inline void GgufWriter::write(const std::filesystem::path& path) const {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dllm-test-XXXXXX").string();
+    std::string pattern = (std::filesystem::temp_directory_path() / "dllm-test-").string();
+    pattern.append(6, 'X');  // what mkdtemp replaces
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
     path_ = pattern;
   }
