@@ -130,9 +130,15 @@ class BrokenOutput(CliCase):
                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment())
         self.assertFalse(os.path.exists(stats), "refused before any work")
 
-    def test_step_statistics_on_a_full_disk_fail(self):
+    def test_step_statistics_on_a_full_disk_fail_after_the_answer(self):
         result = self.dllm(*self.arguments_with_model(), "--dump-step-stats", "/dev/full")
-        self.assert_fails(result, FAILURE, "step statistics", "/dev/full")
+        self.assertEqual((result.returncode, result.stdout), (FAILURE, b"==\n"))
+        self.assertIn(b"step statistics could not be written", result.stderr)
+
+    def test_step_statistics_nobody_can_write_are_refused_before_weights(self):
+        broken = model("random", quant_of={"ffn_up.weight": "IQ2_XXS"})
+        result = self.dllm("run", "-m", broken, "-p", "x", "--dump-step-stats", path("no/x.jsonl"))
+        self.assert_fails(result, 2, "--dump-step-stats", "No such file")
 
     def test_closed_stderr_does_not_matter(self):
         script = '"$0" "$@" 2>&-'

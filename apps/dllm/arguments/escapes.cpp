@@ -1,18 +1,24 @@
 #include "arguments/escapes.hpp"
 
-#include <charconv>
-
 namespace dllm::cli {
 namespace {
 
-// Reads "HH" or "H" at `digits`; returns how many digits were used, 0 for none.
-std::size_t read_hex(std::string_view digits, char& byte) {
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// Reads "HH" or "H" at the start of `text`; returns how many digits were used, 0 for none.
+std::size_t read_hex(std::string_view text, char& byte) {
   unsigned value = 0;
-  const char* const end = digits.data() + (digits.size() < 2 ? digits.size() : 2);
-  const auto result = std::from_chars(digits.data(), end, value, 16);
-  if (result.ec != std::errc()) return 0;
+  std::size_t used = 0;
+  for (; used < 2 && used < text.size() && hex_digit(text[used]) >= 0; ++used) {
+    value = value * 16 + static_cast<unsigned>(hex_digit(text[used]));
+  }
   byte = static_cast<char>(value);
-  return static_cast<std::size_t>(result.ptr - digits.data());
+  return used;
 }
 
 char simple_escape(char letter) {

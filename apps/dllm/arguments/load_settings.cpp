@@ -34,7 +34,7 @@ std::optional<std::filesystem::path> user_config_file(const char* const* environ
     if (home.empty()) return std::nullopt;
     folder = home / ".config";
   }
-  const std::filesystem::path file = folder / "dllm" / "config.cfg";
+  std::filesystem::path file = folder / "dllm" / "config.cfg";
   std::error_code status;
   if (!std::filesystem::exists(file, status)) return std::nullopt;
   return file;

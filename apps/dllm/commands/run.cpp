@@ -22,7 +22,16 @@
 namespace dllm::cli {
 namespace {
 
-using Observers = std::vector<std::unique_ptr<StepObserver>>;
+/// Who watches the steps: a file, and the screen.
+struct Watchers {
+  std::unique_ptr<StepStatsFile> stats;  ///< null without --dump-step-stats
+  std::unique_ptr<StepObserver> screen;
+
+  void on_step(const StepView& view) const {
+    if (stats) stats->on_step(view);
+    screen->on_step(view);
+  }
+};
 
 /// What the run came to.
 struct Outcome {
@@ -38,38 +47,32 @@ struct Outcome {
   }
 };
 
-std::unique_ptr<StepStatsFile> make_stats_file(const Settings& settings,
-                                               const Tokenizer& tokenizer) {
-  const std::string path = settings.text("dump-step-stats");
-  if (path.empty()) return nullptr;
-  return std::make_unique<StepStatsFile>(path, tokenizer);
-}
-
 void check_stats_path(const Settings& settings) {
   if (settings.text("dump-step-stats") != "-") return;
   throw Error(ErrorCode::bad_usage, "step statistics cannot go to standard output",
               settings.origin("dump-step-stats"), "give a file: only the answer is written there");
 }
 
-Observers make_observers(const Settings& settings, const RunPlan& plan, Console& console) {
-  Observers observers;
+Watchers make_watchers(const Settings& settings, const RunPlan& plan, Console& console) {
+  Watchers watchers;
   const Tokenizer& tokenizer = *plan.model.tokenizer;
-  if (auto file = make_stats_file(settings, tokenizer)) observers.push_back(std::move(file));
-  if (settings.flag("visual")) {
-    observers.push_back(std::make_unique<CanvasView>(console, tokenizer, plan.prompt.size()));
-  } else {
-    observers.push_back(std::make_unique<ProgressLine>(
-        console, static_cast<std::size_t>(settings.integer("predict"))));
+  if (const std::string path = settings.text("dump-step-stats"); !path.empty()) {
+    watchers.stats = std::make_unique<StepStatsFile>(path, tokenizer);
   }
-  return observers;
+  if (settings.flag("visual")) {
+    watchers.screen = std::make_unique<CanvasView>(console, tokenizer, plan.prompt.size());
+  } else {
+    watchers.screen = std::make_unique<ProgressLine>(
+        console, static_cast<std::size_t>(settings.integer("predict")));
+  }
+  return watchers;
 }
 
 void show_step(const StepReport& report, double ms, const SequenceResult& result,
-               const Observers& observers) {
+               const Watchers& watchers) {
   for (const SequenceStep& step : report.sequences) {
-    const StepView view{step, report.edits_of(step), result.ids, result.state,
-                        step.forward ? ms : 0};
-    for (const auto& observer : observers) observer->on_step(view);
+    watchers.on_step(
+        {step, report.edits_of(step), result.ids, result.state, step.forward ? ms : 0});
   }
 }
 
@@ -104,22 +107,22 @@ Outcome make_outcome(const SequenceResult& result, const RunPlan& plan) {
   return outcome;
 }
 
-Outcome generate(const Settings& settings, const RunPlan& plan, Model& model, Console& console) {
+Outcome generate(const Settings& settings, const RunPlan& plan, Model& model,
+                 const Watchers& watchers) {
   const auto length = static_cast<std::uint32_t>(plan.request.ids.size());
   Engine engine(model, {.max_sequences = 1,
                         .max_sequence_length = length,
                         .max_tokens = plan.forward_tokens,
                         .full_logits = settings.flag("full-logits")});
-  const Observers observers = make_observers(settings, plan, console);
   const SequenceId id = engine.add(plan.request);
   const Stopwatch watch;
   while (engine.running() && !interrupted()) {
     const Stopwatch step_watch;
     const StepReport& report = engine.step();
-    show_step(report, step_watch.elapsed_ms(), engine.result(id), observers);
+    show_step(report, step_watch.elapsed_ms(), engine.result(id), watchers);
   }
   const double generate_ms = watch.elapsed_ms();
-  for (const auto& observer : observers) observer->finish();
+  watchers.screen->finish();
   const SequenceResult result = engine.result(id);
   if (result.error != nullptr) throw Error(*result.error);
   Outcome outcome = make_outcome(result, plan);
@@ -176,17 +179,19 @@ int run_command(const Settings& settings, Console& console) {
 
   const Stopwatch load_watch;
   const RunPlan plan = plan_run(*runtime, settings, sampler, prompt, choose_seed(settings));
+  const Watchers watchers = make_watchers(settings, plan, console);  // a bad path is found now
   const LoadedModel loaded = load_model(*runtime, backend, plan.model, console);
   const double load_ms = load_watch.elapsed_ms() - plan.prompt_ms;
   const DeviceInfo device = loaded.backend->device();
   console.note(fmt::format("backend {} ({}), sampler {}", backend.record->id, device.name,
                            plan.sampler->id()));
 
-  const Outcome outcome = generate(settings, plan, *loaded.model, console);
+  const Outcome outcome = generate(settings, plan, *loaded.model, watchers);
   write_answer(settings.flag("json")
                    ? dump_line(outcome_json(outcome, plan, backend, device, load_ms)) + "\n"
                    : outcome.text + "\n");
   console.note(summary(outcome, plan));
+  if (watchers.stats) watchers.stats->finish();  // last: a full disk must not cost the answer
   return outcome.finish_reason == "interrupted" ? exit_status(ErrorCode::interrupted) : 0;
 }
 

@@ -51,7 +51,7 @@ void StepStatsFile::on_step(const StepView& view) {
   const Json line{{"step", view.step.step},       {"forward", view.step.forward},
                   {"scored", view.step.n_scored}, {"edits", std::move(edits)},
                   {"masked", view.step.n_masked}, {"ms", view.ms}};
-  out_ << dump_line(line) << '\n';
+  out_ << dump_line(line) << std::endl;  // a line at once, for those who watch the file
 }
 
 void StepStatsFile::finish() {

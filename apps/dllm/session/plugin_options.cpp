@@ -53,6 +53,7 @@ const OptionInfo* find_info(const PluginRecord& plugin, std::string_view name) {
 
 std::vector<std::string> option_names(const PluginRecord& plugin) {
   std::vector<std::string> names;
+  names.reserve(plugin.options.size());
   for (const OptionInfo& info : plugin.options) names.push_back(info.name);
   return names;
 }
