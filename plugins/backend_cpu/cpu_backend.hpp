@@ -4,7 +4,6 @@
 // Thread rule: one thread per object, as Backend says; inside, every region is Arena::for_each.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -133,6 +132,7 @@ class CpuBackend final : public Backend {
   std::uint64_t attention_thread_floats(std::uint32_t head_dim) const;
   // head_stats.cpp, head_filter.cpp
   void reserve_head(std::uint32_t n_rows, std::uint32_t n_vocab);
+  void list_head_rows(std::span<const StatsRequest> requests, std::uint32_t n_vocab);
   void stream_rows(const Panel& panel, const Matrix& output, HeadStats& stats);
   void store_rows(const Panel& panel, const Matrix& output, HeadStats& stats);
   void logits_of(const Panel& panel, const Matrix& output, std::uint32_t first_row,

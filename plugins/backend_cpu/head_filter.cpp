@@ -58,8 +58,8 @@ std::uint32_t keep_top_k(std::uint32_t k, Candidate* candidates, std::uint32_t n
   if (k == 0 || k >= n) return n;
   std::nth_element(candidates, candidates + (k - 1), candidates + n, before);
   const float kth = candidates[k - 1].logit;
-  Candidate* end = std::stable_partition(candidates + k, candidates + n,
-                                         [&](const Candidate& c) { return c.logit >= kth; });
+  Candidate* end = std::partition(candidates + k, candidates + n,
+                                  [&](const Candidate& c) { return c.logit >= kth; });
   return static_cast<std::uint32_t>(end - candidates);
 }
 

@@ -58,13 +58,8 @@ void CpuBackend::head_stats(TensorView hidden, const Weight& norm, float eps, co
                             std::span<const StatsRequest> requests, HeadStats& stats) {
   const Matrix& matrix = matrix_of(output);
   DLLM_ASSERT(matrix.n_cols() == hidden.n_cols);
-  head_rows_.clear();
-  for (const StatsRequest& request : requests) {
-    check_request(request, hidden.n_rows, stats);
-    for (std::uint32_t i = 0; i < request.positions.size(); ++i)
-      head_rows_.push_back(
-          {&request, request.first_row + i, request.guidance_first_row + i, request.positions[i]});
-  }
+  for (const StatsRequest& request : requests) check_request(request, hidden.n_rows, stats);
+  list_head_rows(requests, matrix.n_rows());
   if (head_rows_.empty()) return;
   Needs needs;
   needs.add(matrix, options_.mode);
@@ -73,11 +68,20 @@ void CpuBackend::head_stats(TensorView hidden, const Weight& norm, float eps, co
   reserve_head(std::max<std::uint32_t>(hidden.n_rows, head_rows_.size()), matrix.n_rows());
   std::fill_n(head_probes_.as<float>(), head_rows_.size() * kProbes, -__builtin_inff());
 
-  const auto first_stored =
-      std::stable_partition(head_rows_.begin(), head_rows_.end(),
-                            [&](const HeadRow& row) { return !is_stored(row, matrix.n_rows()); });
-  if (first_stored != head_rows_.begin()) stream_rows(panel, matrix, stats);
-  if (first_stored != head_rows_.end()) store_rows(panel, matrix, stats);
+  if (!is_stored(head_rows_.front(), matrix.n_rows())) stream_rows(panel, matrix, stats);
+  if (is_stored(head_rows_.back(), matrix.n_rows())) store_rows(panel, matrix, stats);
+}
+
+// Streamed rows first, then stored ones; rows of a request stay side by side.
+void CpuBackend::list_head_rows(std::span<const StatsRequest> requests, std::uint32_t n_vocab) {
+  head_rows_.clear();
+  for (const bool stored : {false, true})
+    for (const StatsRequest& request : requests) {
+      if (needs_whole_row(request, n_vocab) != stored) continue;
+      for (std::uint32_t i = 0; i < request.positions.size(); ++i)
+        head_rows_.push_back({&request, request.first_row + i, request.guidance_first_row + i,
+                              request.positions[i]});
+    }
 }
 
 void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats& stats) {

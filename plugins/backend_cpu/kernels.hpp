@@ -114,6 +114,8 @@ struct Kernels {
   float (*softmax_step)(float* scores, uint32_t n, float scale, float* max, float* sum);
   Extent (*extent)(const float* x, uint32_t n);
   ExpSums (*exp_sums)(const float* x, uint32_t n, float max, float inverse_temperature);
+  /// n binary16 values to f32.
+  void (*widen_halves)(const uint8_t* from, uint32_t n, float* to);
 };
 
 // Tables that this build has; null where the compiler's target cannot have it.

@@ -12,14 +12,17 @@ namespace {
 constexpr std::uint32_t kRowsAtOnce = 128;
 
 // A block as f32, floats[k][row].
-void unpack_floats(DType dtype, const WeightBlock& block, TileScratch& scratch) {
+void unpack_floats(const Kernels& kernels, DType dtype, const WeightBlock& block,
+                   TileScratch& scratch) {
   for (std::uint32_t row = 0; row < kTileRows; ++row) {
-    if (row < block.n_rows) {
-      const auto* bytes = reinterpret_cast<const std::byte*>(block.data) +
-                          static_cast<std::uint64_t>(row) * block.row_bytes;
-      decode_row(dtype, {bytes, block.row_bytes}, {scratch.row, block.n_cols});
-    } else {
+    const std::uint8_t* bytes = block.data + static_cast<std::uint64_t>(row) * block.row_bytes;
+    if (row >= block.n_rows) {
       std::fill_n(scratch.row, block.n_cols, 0.0f);
+    } else if (dtype == DType::f16) {
+      kernels.widen_halves(bytes, block.n_cols, scratch.row);
+    } else {
+      decode_row(dtype, {reinterpret_cast<const std::byte*>(bytes), block.row_bytes},
+                 {scratch.row, block.n_cols});
     }
     for (std::uint32_t k = 0; k < block.n_cols; ++k) scratch.floats[k][row] = scratch.row[k];
   }
@@ -46,7 +49,7 @@ void multiply_tile(const Kernels& kernels, ActivationMode mode, const Matrix& we
     if (codes) {
       kernels.unpack_codes(*weight.codes(), block, scratch.codes);
     } else {
-      unpack_floats(weight.dtype(), block, scratch);
+      unpack_floats(kernels, weight.dtype(), block, scratch);
     }
     const std::uint64_t first_group = index * (kBlockCols / kGroupCols);
     for (std::uint32_t r = 0; r < n_rows; r += kRowsAtOnce) {

@@ -5,7 +5,8 @@
 
 typedef float F8 __attribute__((vector_size(32)));
 typedef int32_t I8 __attribute__((vector_size(32)));
-typedef double D8 __attribute__((vector_size(64)));
+typedef float F4 __attribute__((vector_size(16)));
+typedef double D4 __attribute__((vector_size(32)));
 typedef int8_t B8 __attribute__((vector_size(8)));
 
 constexpr float kMaxFinite = 3.4028234663852886e38f;
@@ -28,8 +29,18 @@ inline __attribute__((always_inline)) F8 load_tail(const float* p, uint32_t n, f
   return v;
 }
 
+// Eight doubles as two vectors: g++ 12 sends 64-byte vectors through memory without AVX-512.
+struct D8 {
+  D4 low, high;
+};
+inline __attribute__((always_inline)) D8 widen(F8 v) {
+  F4 halves[2];
+  __builtin_memcpy(halves, &v, sizeof v);
+  return {__builtin_convertvector(halves[0], D4), __builtin_convertvector(halves[1], D4)};
+}
 inline __attribute__((always_inline)) double sum_lanes(D8 v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+  const D4 s = v.low + v.high;
+  return (s[0] + s[2]) + (s[1] + s[3]);
 }
 inline __attribute__((always_inline)) float sum_lanes(F8 v) {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
@@ -83,8 +94,9 @@ void normalise(const float* x, const float* weight, uint32_t n, float eps, float
   D8 squares = {};
   uint32_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    const D8 v = __builtin_convertvector(load8(x + i), D8);
-    squares += v * v;
+    const D8 v = widen(load8(x + i));
+    squares.low += v.low * v.low;
+    squares.high += v.high * v.high;
   }
   double sum = sum_lanes(squares);
   for (; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
@@ -188,9 +200,17 @@ ExpSums exp_sums(const float* x, uint32_t n, float max, float inverse_temperatur
     const F8 l = n - i >= 8 ? load8(x + i) : load_tail(x + i, n - i, -kInfinity);
     F8 d = (l - max) * inverse_temperature;
     d = d > floor ? d : floor;
-    const D8 e = __builtin_convertvector(exp8(d), D8);
-    sum += e;
-    weighted += e * __builtin_convertvector(d, D8);
+    const D8 e = widen(exp8(d));
+    const D8 wide = widen(d);
+    sum.low += e.low;
+    sum.high += e.high;
+    weighted.low += e.low * wide.low;
+    weighted.high += e.high * wide.high;
   }
   return {sum_lanes(sum), sum_lanes(weighted)};
+}
+
+// n binary16 values to f32.
+void widen_halves(const uint8_t* from, uint32_t n, float* to) {
+  for (uint32_t i = 0; i < n; ++i) to[i] = half_to_float(from + 2 * i);
 }
