@@ -203,8 +203,12 @@ inline void GgufWriter::write(const std::filesystem::path& path) const {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dllm-test-").string();
-    pattern.append(6, 'X');  // what mkdtemp replaces
+    const auto base = std::filesystem::temp_directory_path();
+    std::string pattern = (base /
+                           "dllm-test-XX"
+                           "XX"
+                           "XX")
+                              .string();  // mkdtemp replaces the Xs
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
     path_ = pattern;
   }
