@@ -1,0 +1,157 @@
+// The CPU plugin around its operations: options, instruction set by name, what an import refuses,
+// what stays resident.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "conformance.hpp"
+
+namespace dllm::test {
+namespace {
+
+// Sets an environment variable for a scope.
+class ScopedEnvironment {
+ public:
+  ScopedEnvironment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ScopedEnvironment(const ScopedEnvironment&) = delete;
+  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
+  ~ScopedEnvironment() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+OptionValues options(const std::map<std::string, std::string, std::less<>>& given) {
+  return check_options(cpu_factory().options(), given, "backend cpu");
+}
+
+TEST(CpuPlugin, EveryMachineRunsThePortableSetAndTheProbeNamesTheFastest) {
+  const std::vector<std::string> isas = usable_isas();
+  ASSERT_FALSE(isas.empty());
+  EXPECT_EQ(isas.front(), "portable");
+  const BackendFactory::Probe probe = cpu_factory().probe();
+  EXPECT_TRUE(probe.usable) << probe.reason;
+  ASSERT_EQ(probe.devices.size(), 1U);
+  EXPECT_EQ(probe.devices[0].isa, isas.back());
+  EXPECT_GT(probe.devices[0].available_bytes, 0U);
+  EXPECT_EQ(cpu_factory().preference(), 0);
+}
+
+TEST(CpuPlugin, DeviceSaysThreadsAndInstructionSet) {
+  const auto backend = make_backend({"portable", "int8", 3});
+  const DeviceInfo device = backend->device();
+  EXPECT_EQ(device.backend, "cpu");
+  EXPECT_EQ(device.isa, "portable");
+  EXPECT_EQ(device.threads, 3U);
+  EXPECT_NE(device.name.find("3 threads, portable"), std::string::npos) << device.name;
+}
+
+TEST(CpuPlugin, EnvironmentForcesAnInstructionSetAndTheOptionWins) {
+  const ScopedEnvironment forced("DLLM_CPU_ISA", "portable");
+  EXPECT_EQ(cpu_factory().create(options({}), Log())->device().isa, "portable");
+  const std::string best = usable_isas().back();
+  EXPECT_EQ(cpu_factory().create(options({{"isa", best}}), Log())->device().isa, best);
+}
+
+TEST(CpuPlugin, AnUnknownInstructionSetIsRefusedWithTheChoices) {
+  const ScopedEnvironment forced("DLLM_CPU_ISA", "mmx");
+  try {
+    cpu_factory().create(options({}), Log());
+    FAIL() << "mmx was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_usage);
+    EXPECT_NE(error.fact().find("mmx"), std::string::npos) << error.what();
+    EXPECT_NE(error.where().find("DLLM_CPU_ISA"), std::string::npos) << error.what();
+    EXPECT_NE(error.fix().find("portable"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CpuPlugin, ZeroThreadsMeansAtLeastOne) {
+  EXPECT_GE(cpu_factory().create(options({{"threads", "0"}}), Log())->device().threads, 1U);
+}
+
+TEST(CpuPlugin, ImportRefusesATypeItCannotDecodeNamingTensorAndType) {
+  GgufWriter writer;
+  writer.add_zeros("blk.0.ffn_up.weight", DType::iq2_xxs, {256, 2});
+  TemporaryDirectory folder;
+  writer.write(folder.path() / "iq2.gguf");
+  const auto file = GgufFile::open(folder.path() / "iq2.gguf");
+  const auto backend = make_backend({"portable"});
+  EXPECT_FALSE(backend->supports(Op::norm_linear, DType::iq2_xxs));
+  EXPECT_TRUE(backend->supports(Op::norm_linear, DType::q4_k));
+  try {
+    backend->import_weight(file, file->tensors()[0], WeightRole::column_split);
+    FAIL() << "IQ2_XXS was imported";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(std::string(error.what()).find("IQ2_XXS"), std::string::npos) << error.what();
+    EXPECT_NE(error.where().find("blk.0.ffn_up.weight"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CpuPlugin, ABufferBeyondAllMemoryIsRefusedWithBothNumbers) {
+  const auto backend = make_backend({"portable"});
+  try {
+    backend->make_buffer(1U << 31, 1U << 20);
+    FAIL() << "8 PiB were granted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::resource);
+    EXPECT_NE(error.fact().find("9007199254740992"), std::string::npos) << error.what();
+    EXPECT_NE(error.fact().find("available"), std::string::npos) << error.what();
+  }
+}
+
+// Pages that this process's own page table holds (mincore would count the page cache).
+std::uint64_t resident_pages(std::span<const std::byte> bytes) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const int map = open("/proc/self/pagemap", O_RDONLY);
+  std::uint64_t present = 0;
+  const auto begin = (reinterpret_cast<std::uintptr_t>(bytes.data()) + page - 1) / page;
+  const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) / page;
+  for (std::uintptr_t each = begin; each < end; ++each) {
+    std::uint64_t entry = 0;
+    if (pread(map, &entry, sizeof entry, static_cast<off_t>(each * sizeof entry)) != sizeof entry)
+      break;
+    present += entry >> 63;
+  }
+  close(map);
+  return present;
+}
+
+TEST(CpuPlugin, ImportedMatricesLeaveNoMappedPagesAndEmbeddingsStayMapped) {
+  WeightFile weights;
+  weights.add("matrix", DType::q8_0, 600, 1024, 1);
+  weights.add("table", DType::q8_0, 600, 1024, 2);
+  const auto file = weights.file();
+  const auto backend = make_backend({"portable"});
+  const auto bytes = file->data(file->tensor("matrix"));
+  std::uint64_t sum = 0;
+  for (const std::byte byte : bytes) sum += static_cast<std::uint64_t>(byte);
+  ASSERT_GT(sum, 0U);
+  ASSERT_GT(resident_pages(bytes), 100U) << "the test cannot see its own pages";
+  const auto matrix = weights.import_to(*backend, "matrix");
+  EXPECT_EQ(resident_pages(bytes), 0U);
+
+  const auto table_bytes = file->data(file->tensor("table"));
+  const auto table = weights.import_to(*backend, "table", WeightRole::embedding);
+  const auto ids = backend->make_index_list(1);
+  ids->write(std::vector<std::int32_t>{300});
+  const auto out = backend->make_buffer(1, 1024);
+  backend->embed(*table, *ids, out->rows(1));
+  EXPECT_GT(resident_pages(table_bytes), 0U);
+  EXPECT_LT(resident_pages(table_bytes), table_bytes.size() / 4096 / 2);
+}
+
+TEST(CpuPlugin, ShapesThatDisagreeAreAnErrorNotACrash) {
+  const auto backend = make_backend({"portable"});
+  WeightFile file;
+  file.add("w", DType::q4_0, 32, 64, 1);
+  const auto w = file.import_to(*backend, "w");
+  const auto x = backend->make_buffer(2, 96);
+  const auto out = backend->make_buffer(2, 32);
+  EXPECT_THROW(backend->linear_residual(x->rows(2), *w, nullptr, out->rows(2)), Error);
+}
+
+}  // namespace
+}  // namespace dllm::test
