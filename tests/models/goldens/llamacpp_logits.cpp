@@ -1,7 +1,7 @@
 // Prints the logits that llama.cpp computes for a token sequence of a diffusion model, as raw f32
-// [tokens, vocabulary] on stdout. Only make_llamacpp_goldens.py uses it; the project's build does not.
+// [tokens, vocabulary] on stdout. make_llamacpp_goldens.py and tests/real_model compile it against
+// an owner's llama.cpp; the project's build does not.
 //
-//   g++ -O2 llamacpp_logits.cpp -I LLAMA/include -I LLAMA/ggml/include -L BUILD/bin -lllama -lggml ...
 //   llamacpp_logits MODEL.gguf ID,ID,ID >logits.bin
 #include <cstdio>
 #include <cstdlib>
@@ -13,9 +13,11 @@
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
-  llama_log_set([](ggml_log_level level, const char* text, void*) {
-    if (level >= GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-  }, nullptr);
+  llama_log_set(
+      [](ggml_log_level level, const char* text, void*) {
+        if (level >= GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+      },
+      nullptr);
   std::vector<llama_token> ids;
   std::stringstream list(argv[2]);
   for (std::string id; std::getline(list, id, ',');) ids.push_back(std::atoi(id.c_str()));
