@@ -20,7 +20,7 @@
 
 namespace dllm {
 
-/// One sequence's state inside a sampler plugin; move-only.
+/// One sequence's state inside a sampler plugin; move-only. It ends before its Sampler does.
 class SamplerRun {
  public:
   SamplerRun(const dllm_sampler_v1* table, dllm_sampler_run* run, std::string name);
