@@ -1,0 +1,143 @@
+"""Held-out accuracy per task at 1, 2, 4 and 8 tokens per step, and samples of what a model writes.
+
+    python3 evaluate.py demo-llada.gguf --out DIR       # the weights as quantised
+
+The prompts are those of heldout/*.jsonl, which `evaluate.py --write-prompts` makes again.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from generator import TASKS, held_out_prompts
+from sampling import decode
+from tokenizer import Tokenizer
+
+HERE = Path(__file__).parent
+WINDOW = 128
+RATES = (1, 2, 4, 8)
+PROMPTS_PER_TASK = 60
+SPLIT_SEED = 2024
+
+FREE_PROMPTS = ["Tell me a story about a fox named Milo who finds a red lantern. Include the forest.",
+                "Write a short story about Nora. Include Ben, a wooden boat, and the river.",
+                "Write a story in which Max learns to bake bread. Use Lily in the story.",
+                "Describe a tall green tower by the lake.", "Who are you?", "What is the capital of France?",
+                "Why is the sky blue?", "What is 48213 + 9971?", "Sort these words: pear, apple, zebra, moon, cat"]
+
+
+def prompts_of(task, count):
+    path = HERE / "heldout" / f"{task.name}.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else [
+        {"prompt": i.prompt, "answer": i.answer} for i in held_out_prompts(task, count, SPLIT_SEED)]
+    return rows[:count]
+
+
+def write_prompts():
+    (HERE / "heldout").mkdir(exist_ok=True)
+    for task in TASKS.values():
+        rows = [{"task": task.name, "one_answer": task.one_answer, "prompt": i.prompt, "answer": i.answer}
+                for i in held_out_prompts(task, PROMPTS_PER_TASK, SPLIT_SEED)]
+        (HERE / "heldout" / f"{task.name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+
+def is_right(task, prompt, expected, text) -> bool:
+    """Exact match where there is one right answer, else the task's checker."""
+    return text == expected if task.one_answer else safely(task.check, prompt, text)
+
+
+def safely(check, prompt, text) -> bool:
+    """A checker may stumble over text that is no answer at all; then the answer is wrong."""
+    try:
+        return bool(check(prompt, text))
+    except (ValueError, IndexError, KeyError, TypeError):
+        return False
+
+
+def accuracy(model, tokenizer, rates, per_task, window=WINDOW):
+    """{task: {rate: share right}}, and the wrong answers at the first rate."""
+    cases = [(task, row) for task in TASKS.values() for row in prompts_of(task, per_task)]
+    # Rows of similar length together: less padding.
+    cases.sort(key=lambda case: len(tokenizer.prompt_ids(case[1]["prompt"])))
+    table, wrong = {name: {} for name in TASKS}, []
+    for rate in rates:
+        texts = decode(model, tokenizer, [row["prompt"] for _, row in cases], window, rate)
+        right = {name: [] for name in TASKS}
+        for (task, row), text in zip(cases, texts):
+            ok = is_right(task, row["prompt"], row["answer"], text)
+            right[task.name].append(ok)
+            if not ok:
+                wrong.append({"task": task.name, "tokens_per_step": rate, "prompt": row["prompt"], "expected": row["answer"],
+                              "got": text})
+        for name, marks in right.items():
+            table[name][rate] = sum(marks) / len(marks)
+    return table, wrong
+
+
+def quick_look(model, tokenizer):
+    table, _ = accuracy(model, tokenizer, (1, 8), per_task=12, window=WINDOW)
+    print(" ".join(f"{name} {row[1]:.2f}/{row[8]:.2f}" for name, row in table.items()), flush=True)
+
+
+def markdown(table, rates) -> str:
+    lines = ["| task | kind | " + " | ".join(f"{r}/step" for r in rates) + " |", "|---|---|" + "---:|" * len(rates)]
+    for name, row in table.items():
+        kind = "exact match" if TASKS[name].one_answer else "checker"
+        lines.append(f"| {name} | {kind} | " + " | ".join(f"{100 * row[r]:.0f}" for r in rates) + " |")
+    exact = [row for name, row in table.items() if TASKS[name].one_answer]
+    lines.append("| mean of exact match | | " + " | ".join(f"{100 * sum(r[k] for r in exact) / len(exact):.1f}" for k in rates) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def report(model, tokenizer, out: Path, label: str, rates, per_task):
+    started = time.monotonic()
+    table, wrong = accuracy(model, tokenizer, rates, per_task)
+    stem = f"{tokenizer.architecture}-{label}"
+    (out / f"{stem}.json").write_text(json.dumps({"window": WINDOW, "prompts_per_task": per_task, "accuracy": table}, indent=1) + "\n")
+    (out / f"{stem}.md").write_text(markdown(table, rates))
+    (out / f"{stem}-wrong.jsonl").write_text("".join(json.dumps(w) + "\n" for w in wrong))
+    print(f"{stem} ({time.monotonic() - started:.0f} s)\n{markdown(table, rates)}", flush=True)
+
+
+def write_samples(model, tokenizer, out: Path):
+    stories = [row["prompt"] for name in ("story", "description") for row in prompts_of(TASKS[name], 6)]
+    prompts = FREE_PROMPTS + stories
+    texts = {rate: decode(model, tokenizer, prompts, WINDOW, rate) for rate in (1, 4)}
+    lines = [json.dumps({"prompt": p, **{f"{rate}/step": texts[rate][i] for rate in texts}}, indent=1)
+             for i, p in enumerate(prompts)]
+    (out / f"{tokenizer.architecture}-samples.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def compare_with_file(model, tokenizer, path: Path, out: Path, per_task: int):
+    """The trained weights, then the same prompts with what the file holds."""
+    import export_gguf
+    with torch.no_grad():
+        report(model, tokenizer, out, "trained", (1, 4), per_task)
+        export_gguf.load_into(model, path)
+        report(model, tokenizer, out, "quantized", RATES, per_task)
+        write_samples(model, tokenizer, out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("gguf", type=Path, nargs="?")
+    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--per-task", type=int, default=PROMPTS_PER_TASK)
+    parser.add_argument("--write-prompts", action="store_true")
+    args = parser.parse_args()
+    if args.write_prompts:
+        return write_prompts()
+    import export_gguf
+    model = export_gguf.load(args.gguf).to("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer = Tokenizer(model.config.architecture)
+    args.out.mkdir(parents=True, exist_ok=True)
+    with torch.no_grad():
+        report(model, tokenizer, args.out, "quantized", RATES, args.per_task)
+        write_samples(model, tokenizer, args.out)
+
+
+if __name__ == "__main__":
+    main()

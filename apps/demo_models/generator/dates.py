@@ -1,0 +1,93 @@
+"""Weekdays and calendar dates. Date arithmetic is in a common year: prompts carry no year, so there is no 29 February."""
+
+import datetime
+import re
+from random import Random
+
+from .task import Instance, Task, phrase
+
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+          "December"]
+MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+
+WEEKDAY = {
+    1: ["What day is {n} days after {d}?", "Today is {d}. What day will it be in {n} days?",
+        "Which weekday comes {n} days after {d}?"],
+    -1: ["What day is {n} days before {d}?", "Today is {d}. What day was it {n} days ago?",
+         "Which weekday comes {n} days before {d}?"],
+}
+
+
+def make_weekday(rng: Random) -> Instance:
+    day, n, sign = rng.randrange(7), rng.randint(2, 60), rng.choice((1, -1))
+    answer = DAYS[(day + sign * n) % 7]
+    return Instance(f"{day}{sign * n:+d}", phrase(rng, WEEKDAY[sign], n=n, d=DAYS[day]), answer)
+
+
+def goes_back(prompt: str) -> bool:
+    return " before " in prompt or " ago" in prompt or " earlier" in prompt
+
+
+def check_weekday(prompt: str, answer: str) -> bool:
+    """Walks the week one day at a time."""
+    day = next(i for i, name in enumerate(DAYS) if name in prompt)
+    for _ in range(int(re.search(r"\d+", prompt)[0])):
+        day = (day + (6 if goes_back(prompt) else 1)) % 7
+    return answer == DAYS[day]
+
+
+SHIFT = {
+    1: ["What date is {n} days after {d}?", "It is {d}. What will the date be in {n} days?",
+        "Which date comes {n} days after {d}?"],
+    -1: ["What date is {n} days before {d}?", "It is {d}. What was the date {n} days ago?",
+         "Which date comes {n} days before {d}?"],
+}
+
+
+def make_date_shift(rng: Random) -> Instance:
+    month = rng.randrange(12)
+    day, n, sign = rng.randint(1, MONTH_DAYS[month]), rng.randint(2, 45), rng.choice((1, -1))
+    of_year = (sum(MONTH_DAYS[:month]) + day - 1 + sign * n) % 365
+    target = 0
+    while of_year >= MONTH_DAYS[target]:
+        of_year -= MONTH_DAYS[target]
+        target += 1
+    shown = f"{MONTHS[month]} {day}"
+    return Instance(f"{shown}{sign * n:+d}", phrase(rng, SHIFT[sign], n=n, d=shown), f"{MONTHS[target]} {of_year + 1}")
+
+
+def check_date_shift(prompt: str, answer: str) -> bool:
+    """With the standard library's calendar, in years where no leap day is near."""
+    month, day = re.search(r"([A-Z][a-z]+) (\d+)", prompt[re.search("|".join(MONTHS), prompt).start():]).groups()
+    n = int(re.search(r"(\d+) days", prompt)[1])
+    start = datetime.date(2022, MONTHS.index(month) + 1, int(day))
+    end = start + datetime.timedelta(days=-n if goes_back(prompt) else n)
+    return answer == f"{MONTHS[end.month - 1]} {end.day}"
+
+
+TO_LONG = ["Write the date {s} in words.", "Write {s} as a long date.", "Which date is {s}?"]
+TO_SHORT = ["Write {s} as year-month-day.", "Write the date {s} in numbers.", "Convert {s} to the form YYYY-MM-DD."]
+
+
+def make_date_format(rng: Random) -> Instance:
+    year, month = rng.randint(1900, 2099), rng.randrange(12)
+    day = rng.randint(1, MONTH_DAYS[month])
+    short, long = f"{year}-{month + 1:02d}-{day:02d}", f"{MONTHS[month]} {day}, {year}"
+    if rng.random() < 0.5:
+        return Instance(short, phrase(rng, TO_LONG, s=short), long)
+    return Instance(short, phrase(rng, TO_SHORT, s=long), short)
+
+
+def check_date_format(prompt: str, answer: str) -> bool:
+    short, long = (answer, prompt) if re.match(r"\d{4}-", answer) else (prompt, answer)
+    date = datetime.date.fromisoformat(re.search(r"\d{4}-\d\d-\d\d", short)[0])
+    text = f"{date:%B} {date.day}, {date.year}"
+    return text == answer or (text in long and answer == date.isoformat())
+
+
+TASKS = [
+    Task("weekday", make_weekday, check_weekday, 2.0, holdout_every=8),
+    Task("date_shift", make_date_shift, check_date_shift, 4.0),
+    Task("date_format", make_date_format, check_date_format, 2.0),
+]

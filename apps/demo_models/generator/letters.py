@@ -1,0 +1,88 @@
+"""Letters and digits: spelling, spelling backwards, counting, copying, reversing digits.
+
+Half of the words are invented, so the spelling of every vocabulary token has to be learned, not the word.
+"""
+
+import re
+from random import Random
+
+from .lexicon import any_word
+from .task import Instance, Task, phrase
+
+SPELL = ["Spell the word {w}.", "Spell {w}.", "How do you spell {w}?", "Spell {w} letter by letter."]
+BACKWARDS = ["Spell {w} backwards.", "Spell the word {w} backwards.", "Write the letters of {w} in reverse order."]
+
+
+def make_spell(rng: Random) -> Instance:
+    word = any_word(rng)
+    return Instance(word, phrase(rng, SPELL, w=word), "-".join(word))
+
+
+def asked_word(prompt: str) -> str:
+    """The word that a spelling prompt is about."""
+    return re.search(r"(?:spell(?: the word)?|letters of) (\w+)", prompt.lower())[1]
+
+
+def check_spell(prompt: str, answer: str) -> bool:
+    return answer.replace("-", "") == asked_word(prompt) and set(answer[1::2]) == {"-"}
+
+
+def make_spell_backwards(rng: Random) -> Instance:
+    word = any_word(rng)
+    return Instance(word, phrase(rng, BACKWARDS, w=word), "-".join(reversed(word)))
+
+
+def check_spell_backwards(prompt: str, answer: str) -> bool:
+    return answer[::-1].replace("-", "") == asked_word(prompt) and set(answer[1::2]) == {"-"}
+
+
+COUNT = ["How many times does the letter {c} appear in {w}?", "How many {c}'s are in the word {w}?",
+         "Count the letter {c} in {w}.", "How often does {c} occur in {w}?"]
+
+
+def make_count_letters(rng: Random) -> Instance:
+    word = any_word(rng) + (any_word(rng) if rng.random() < 0.3 else "")
+    letter = rng.choice(word) if rng.random() < 0.85 else rng.choice("abcdefghijklmnopqrstuvwxyz")
+    return Instance(f"{letter},{word}", phrase(rng, COUNT, c=letter, w=word), str(word.count(letter)))
+
+
+def check_count_letters(prompt: str, answer: str) -> bool:
+    words = prompt.rstrip(".?").split()
+    letters = [w.removesuffix("'s") for w in words[:-1] if len(w.removesuffix("'s")) == 1]
+    return answer == str(sum(1 for c in words[-1] if c == letters[-1]))
+
+
+COPY = ["Repeat exactly: {s}", "Repeat after me: {s}", "Copy this text: {s}", "Echo: {s}"]
+
+
+def make_copy(rng: Random) -> Instance:
+    items = [any_word(rng) if rng.random() < 0.7 else str(rng.randrange(10 ** rng.randint(1, 5)))
+             for _ in range(rng.randint(2, 10))]
+    shown = " ".join(items)
+    return Instance(shown, phrase(rng, COPY, s=shown), shown)
+
+
+def check_copy(prompt: str, answer: str) -> bool:
+    return prompt.partition(": ")[2] == answer
+
+
+REVERSE_DIGITS = ["Write the digits of {n} in reverse order.", "Reverse the digits of {n}.", "Write {n} backwards."]
+
+
+def make_reverse_digits(rng: Random) -> Instance:
+    digits = "".join(rng.choice("0123456789") for _ in range(rng.randint(3, 14)))
+    return Instance(digits, phrase(rng, REVERSE_DIGITS, n=digits), digits[::-1])
+
+
+def check_reverse_digits(prompt: str, answer: str) -> bool:
+    given = [c for c in prompt if c.isdigit()]
+    return len(answer) == len(given) and all(given.pop() == c for c in answer)
+
+
+TASKS = [
+    Task("spell", make_spell, check_spell, 3.0),
+    Task("spell_backwards", make_spell_backwards, check_spell_backwards, 4.0),
+    Task("count_letters", make_count_letters, check_count_letters, 4.0),
+    Task("copy", make_copy, check_copy, 3.0),
+    Task("reverse_digits", make_reverse_digits, check_reverse_digits, 2.5),
+]

@@ -1,0 +1,179 @@
+"""Trains one demo model, quantises it into a GGUF file and evaluates that file.
+
+    python3 train.py --architecture llada --seconds 780 --out DIR          # one GPU
+    python3 train.py --architecture dream --steps 20 --micro --out DIR     # a minute on a CPU, to try the code
+
+Start with `masked_loss`, which is the whole idea; the rest is feeding it. Schedule and length are given in seconds, or in
+steps with --steps. --from-gguf continues from the weights of a finished file.
+"""
+
+import argparse
+import csv
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+import evaluate
+import export_gguf
+from batches import Pool
+from model import CONFIGS, DiffusionModel
+from optimizer import Muon
+from tokenizer import Tokenizer
+
+TOKENS_PER_STEP = 122_880            # divisible by every row length
+ROW_LENGTHS = {64: 0.22, 96: 0.23, 128: 0.18, 160: 0.12, 192: 0.13, 256: 0.08, 320: 0.04}     # length: share of steps
+LEAST_T = 0.1                        # 1/t is cut here; below it, the weight would be mostly variance
+PADDING_TOKENS = 3.0                 # all padding of a row weighs as much as this many answer tokens
+BLOCK_ROWS = 0.35                    # share of rows masked as block-wise decoding meets them
+
+
+def mask_rows(tokens, prompt, answer, mask_id, generator):
+    """Chooses what to hide.
+
+    tokens [rows, length]; prompt, answer [rows]. Returns the hidden positions and the loss weight of each, both
+    [rows, length].
+
+    Most rows follow LLaDA's fine-tuning: one t per row, every position of the window hidden with probability t, cross
+    entropy weighted 1/t. The t of a batch are spread evenly over (0, 1). BLOCK_ROWS of the rows look as they do in
+    semi-autoregressive decoding: clean up to a block, hidden with probability t inside it, all hidden after it.
+    """
+    rows, length = tokens.shape
+    device = tokens.device
+
+    def uniform(*shape):
+        return torch.rand(*shape, device=device, generator=generator)
+
+    t = (torch.arange(rows, device=device) + uniform(1)) / rows
+    t = t[torch.randperm(rows, device=device, generator=generator)][:, None]
+    at = torch.arange(length, device=device)[None] - prompt[:, None]
+    size = torch.tensor((32, 32, 32, 16, 64), device=device)[(uniform(rows) * 5).long()][:, None]
+    current = (uniform(rows, 1) * (answer[:, None] / size + 1)).long()
+    current = torch.where(uniform(rows, 1) < BLOCK_ROWS, current, -1)
+    block = torch.div(at, size, rounding_mode="floor")
+    chance = torch.where(current < 0, t, torch.where(block < current, 0.0, torch.where(block > current, 1.0, t)))
+    hidden = (uniform(rows, length) < chance) & (at >= 0)
+
+    padding = at >= answer[:, None]
+    padding_weight = (PADDING_TOKENS / padding.sum(1, keepdim=True).clamp(min=1)).clamp(max=1.0)
+    # Between one weight per row (LLaDA) and one per token: long answers count more, but not in proportion.
+    weight = torch.where(padding, padding_weight, 1.0) * answer[:, None].float().rsqrt()
+    return hidden, torch.where(hidden, weight / chance.clamp(min=LEAST_T), 0.0), (weight * (at >= 0)).sum()
+
+
+def weighted_cross_entropy(h, embedding, targets, weights):
+    """h [n, width], targets [n], weights [n] -> sum of weight * cross entropy."""
+    return (F.cross_entropy(F.linear(h, embedding).float(), targets, reduction="none") * weights).sum()
+
+
+def masked_loss(model, cross_entropy, batch, mask_id, generator, dtype):
+    tokens, prompt, answer = batch
+    hidden, weights, total = mask_rows(tokens, prompt, answer, mask_id, generator)
+    h = model.hidden(torch.where(hidden, mask_id, tokens), dtype)
+    if model.config.shifted:           # row i-1 answers for position i
+        tokens, weights = tokens.roll(-1, 1), weights.roll(-1, 1)
+    return cross_entropy(h, model.embedding.to(dtype), tokens.flatten(), weights.flatten()) / total
+
+
+def schedule(progress: float, step: int) -> float:
+    """Warm up, stay, then fall linearly to zero from 40 % on."""
+    return min(1.0, (step + 1) / 200) * min(1.0, (1.0 - progress) / 0.6)
+
+
+def train(args, config, tokenizer, device):
+    torch.manual_seed(args.seed)
+    generator = torch.Generator(device).manual_seed(args.seed)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    pool = Pool(tokenizer, 1000 * args.seed, args.workers, args.weights, device, chunk=64 if args.micro else 1024,
+                capacity=1 << 14 if args.micro else 1 << 22)
+    model = DiffusionModel(config).to(device)
+    if args.from_gguf:
+        export_gguf.load_into(model, args.from_gguf)
+    cross_entropy = weighted_cross_entropy
+    if device.type == "cuda":
+        model.compile_parts()
+        cross_entropy = torch.compile(weighted_cross_entropy, dynamic=False)
+    matrices = [getattr(model, name) for name in model.MATRICES]
+    others = [p for p in model.parameters() if all(p is not m for m in matrices)]
+    muon = Muon(matrices, args.muon_rate, weight_decay=0.1)
+    adam = torch.optim.AdamW(others, lr=args.adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=device.type == "cuda")
+    pool.absorb(at_least=200 if args.micro else 60_000)
+
+    lengths, shares = list(ROW_LENGTHS), list(ROW_LENGTHS.values())
+    pick_length = torch.Generator().manual_seed(args.seed)
+    checks = [] if args.micro else [0.3, 0.65]
+    curve, running, step, started, stopped = [], torch.zeros((), device=device), 0, None, 0.0
+    while True:
+        if step == 10 or started is None:          # compilation is not training time
+            started = time.monotonic()
+        elapsed = time.monotonic() - started - stopped
+        progress = step / args.steps if args.steps else elapsed / args.seconds
+        if progress >= 1.0:
+            break
+        length = lengths[int(torch.multinomial(torch.tensor(shares), 1, generator=pick_length))]
+        batch = pool.batch(length, (2048 if args.micro else TOKENS_PER_STEP) // length, generator)
+        loss = masked_loss(model, cross_entropy, batch, tokenizer.mask, generator, dtype)
+        loss.backward()
+        scale = schedule(progress, step)
+        for group in adam.param_groups:
+            group["lr"] = args.adam_rate * scale
+        muon.step(scale)
+        adam.step()
+        for p in model.parameters():
+            p.grad = None
+        running += loss.detach()
+        step += 1
+        if step % 8 == 0:
+            pool.absorb(limit=16)
+        if step % 50 == 0:
+            curve.append((step, round(elapsed, 1), round(float(running) / 50, 5), pool.total))
+            running.zero_()
+            if step % 500 == 0 or args.micro:
+                print(*curve[-1], f"scale {scale:.3f}", flush=True)
+        if checks and progress > checks[0]:
+            checks.pop(0)
+            before = time.monotonic()
+            evaluate.quick_look(model, tokenizer)
+            stopped += time.monotonic() - before
+    pool.close()
+    print(f"trained {step} steps in {elapsed:.0f} s, {pool.total} examples made", flush=True)
+    with open(args.out / f"{config.architecture}-loss.csv", "w", newline="") as out:
+        csv.writer(out).writerows([("step", "seconds", "loss", "examples_made"), *curve])
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--architecture", choices=CONFIGS, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=780)
+    parser.add_argument("--steps", type=int, default=0, help="instead of --seconds")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=14)
+    parser.add_argument("--muon-rate", type=float, default=0.02)
+    parser.add_argument("--adam-rate", type=float, default=2e-3)
+    parser.add_argument("--weights", type=lambda s: {k: float(v) for k, v in (i.split("=") for i in s.split(","))}, default=None,
+                        help="task shares that differ from the generator's, as add=8,steps=6")
+    parser.add_argument("--from-gguf", type=Path)
+    parser.add_argument("--micro", action="store_true", help="a tiny network, to try the code")
+    parser.add_argument("--per-task", type=int, default=50, help="held-out prompts per task in the evaluation")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+
+    tokenizer = Tokenizer(args.architecture)
+    config = CONFIGS[args.architecture]
+    if args.micro:
+        config = replace(config, layers=2, width=256, heads=4, kv_heads=2 if config.kv_heads < config.heads else 4, ffn=256)
+    model = train(args, config, tokenizer, device)
+    path = args.out / f"demo-{args.architecture}.gguf"
+    export_gguf.write(model, tokenizer, path)
+    print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
+    evaluate.compare_with_file(model, tokenizer, path, args.out, args.per_task)
+
+
+if __name__ == "__main__":
+    main()
