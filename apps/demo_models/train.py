@@ -24,22 +24,40 @@ from optimizer import Muon
 from tokenizer import Tokenizer
 
 TOKENS_PER_STEP = 122_880            # divisible by every row length
-ROW_LENGTHS = {64: 0.22, 96: 0.23, 128: 0.18, 160: 0.12, 192: 0.13, 256: 0.08, 320: 0.04}     # length: share of steps
+ROW_LENGTHS = {64: 0.17, 96: 0.22, 128: 0.18, 160: 0.13, 192: 0.18, 256: 0.08, 320: 0.04}     # length: share of steps
 LEAST_T = 0.1                        # 1/t is cut here; below it, the weight would be mostly variance
 PADDING_TOKENS = 3.0                 # all padding of a row weighs as much as this many answer tokens
-BLOCK_ROWS = 0.35                    # share of rows masked as block-wise decoding meets them
+# Shares of rows that are masked as decoding meets them, see mask_rows.
+BLOCK_ROWS = {"llada": 0.35, "dream": 0.15}
+PADDING_SHOWN = {"llada": 0.2, "dream": 0.4}
+COMMON_SHOWN = {"llada": 0.2, "dream": 0.25}
+N_COMMON = 120
 
 
-def mask_rows(tokens, prompt, answer, mask_id, generator):
+def common_tokens(pool, tokenizer):
+    """[vocab], true for the N_COMMON most frequent answer tokens that hold no digit and no spelled letter."""
+    rows = torch.cat([group[:size] for group, size in zip(pool.groups, pool.sizes)])
+    place = torch.arange(rows.size(1) - 2, device=rows.device)[None]
+    in_answer = (place >= rows[:, :1]) & (place < rows[:, :1] + rows[:, 1:2])
+    counts = torch.bincount(rows[:, 2:][in_answer].long(), minlength=len(tokenizer.tokens))
+    plain = torch.tensor([not (any(c.isdigit() for c in t) or (len(t) <= 2 and t[-1:].isalpha())) for t in tokenizer.tokens])
+    counts = counts * plain.to(counts.device)
+    return counts >= counts.sort(descending=True).values[N_COMMON]
+
+
+def mask_rows(tokens, prompt, answer, common, shares, generator):
     """Chooses what to hide.
 
-    tokens [rows, length]; prompt, answer [rows]. Returns the hidden positions and the loss weight of each, both
-    [rows, length].
+    tokens [rows, length]; prompt, answer [rows]; common [vocab]; shares: the (block, padding, common) shares of rows.
+    Returns the hidden positions and the loss weight of each, both [rows, length], and the sum the loss is divided by.
 
     Most rows follow LLaDA's fine-tuning: one t per row, every position of the window hidden with probability t, cross
-    entropy weighted 1/t. The t of a batch are spread evenly over (0, 1). BLOCK_ROWS of the rows look as they do in
-    semi-autoregressive decoding: clean up to a block, hidden with probability t inside it, all hidden after it.
+    entropy weighted 1/t. The t of a batch are spread evenly over (0, 1). Decoding by confidence meets other states, which
+    uniform masking almost never makes, so shares of the rows imitate them: semi-autoregressive rows (clean up to a block,
+    hidden with probability t inside it, all hidden after it); rows whose padding is already there; rows whose most common
+    tokens are already there. Hidden tokens of such rows are still predicted from what is shown, so the target is the same.
     """
+    block_rows, padding_shown, common_shown = shares
     rows, length = tokens.shape
     device = tokens.device
 
@@ -51,12 +69,12 @@ def mask_rows(tokens, prompt, answer, mask_id, generator):
     at = torch.arange(length, device=device)[None] - prompt[:, None]
     size = torch.tensor((32, 32, 32, 16, 64), device=device)[(uniform(rows) * 5).long()][:, None]
     current = (uniform(rows, 1) * (answer[:, None] / size + 1)).long()
-    current = torch.where(uniform(rows, 1) < BLOCK_ROWS, current, -1)
+    current = torch.where(uniform(rows, 1) < block_rows, current, -1)
     block = torch.div(at, size, rounding_mode="floor")
     chance = torch.where(current < 0, t, torch.where(block < current, 0.0, torch.where(block > current, 1.0, t)))
-    hidden = (uniform(rows, length) < chance) & (at >= 0)
-
     padding = at >= answer[:, None]
+    shown = padding & (uniform(rows, 1) < padding_shown) | common[tokens] & (uniform(rows, 1) < common_shown)
+    hidden = (uniform(rows, length) < chance) & (at >= 0) & ~shown
     padding_weight = (PADDING_TOKENS / padding.sum(1, keepdim=True).clamp(min=1)).clamp(max=1.0)
     # Between one weight per row (LLaDA) and one per token: long answers count more, but not in proportion.
     weight = torch.where(padding, padding_weight, 1.0) * answer[:, None].float().rsqrt()
@@ -68,18 +86,19 @@ def weighted_cross_entropy(h, embedding, targets, weights):
     return (F.cross_entropy(F.linear(h, embedding).float(), targets, reduction="none") * weights).sum()
 
 
-def masked_loss(model, cross_entropy, batch, mask_id, generator, dtype):
+def masked_loss(model, cross_entropy, batch, common, mask_id, generator, dtype):
     tokens, prompt, answer = batch
-    hidden, weights, total = mask_rows(tokens, prompt, answer, mask_id, generator)
+    shares = [share[model.config.architecture] for share in (BLOCK_ROWS, PADDING_SHOWN, COMMON_SHOWN)]
+    hidden, weights, total = mask_rows(tokens, prompt, answer, common, shares, generator)
     h = model.hidden(torch.where(hidden, mask_id, tokens), dtype)
     if model.config.shifted:           # row i-1 answers for position i
         tokens, weights = tokens.roll(-1, 1), weights.roll(-1, 1)
     return cross_entropy(h, model.embedding.to(dtype), tokens.flatten(), weights.flatten()) / total
 
 
-def schedule(progress: float, step: int) -> float:
-    """Warm up, stay, then fall linearly to zero from 40 % on."""
-    return min(1.0, (step + 1) / 200) * min(1.0, (1.0 - progress) / 0.6)
+def schedule(progress: float, step: int, decay_from: float) -> float:
+    """Warm up, stay, then fall linearly to zero."""
+    return min(1.0, (step + 1) / 200) * min(1.0, (1.0 - progress) / (1.0 - decay_from))
 
 
 def train(args, config, tokenizer, device):
@@ -100,10 +119,11 @@ def train(args, config, tokenizer, device):
     muon = Muon(matrices, args.muon_rate, weight_decay=0.1)
     adam = torch.optim.AdamW(others, lr=args.adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=device.type == "cuda")
     pool.absorb(at_least=200 if args.micro else 60_000)
+    common = common_tokens(pool, tokenizer)
 
     lengths, shares = list(ROW_LENGTHS), list(ROW_LENGTHS.values())
     pick_length = torch.Generator().manual_seed(args.seed)
-    checks = [] if args.micro else [0.3, 0.65]
+    checks = [] if args.micro or args.from_gguf else [0.3, 0.65]
     curve, running, step, started, stopped = [], torch.zeros((), device=device), 0, None, 0.0
     while True:
         if step == 10 or started is None:          # compilation is not training time
@@ -114,9 +134,9 @@ def train(args, config, tokenizer, device):
             break
         length = lengths[int(torch.multinomial(torch.tensor(shares), 1, generator=pick_length))]
         batch = pool.batch(length, (2048 if args.micro else TOKENS_PER_STEP) // length, generator)
-        loss = masked_loss(model, cross_entropy, batch, tokenizer.mask, generator, dtype)
+        loss = masked_loss(model, cross_entropy, batch, common, tokenizer.mask, generator, dtype)
         loss.backward()
-        scale = schedule(progress, step)
+        scale = schedule(progress, step, args.decay_from)
         for group in adam.param_groups:
             group["lr"] = args.adam_rate * scale
         muon.step(scale)
@@ -154,6 +174,7 @@ def main():
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--muon-rate", type=float, default=0.02)
     parser.add_argument("--adam-rate", type=float, default=2e-3)
+    parser.add_argument("--decay-from", type=float, default=0.4, help="share of the run after which the rate falls")
     parser.add_argument("--weights", type=lambda s: {k: float(v) for k, v in (i.split("=") for i in s.split(","))}, default=None,
                         help="task shares that differ from the generator's, as add=8,steps=6")
     parser.add_argument("--from-gguf", type=Path)

@@ -20,8 +20,9 @@ WEEKDAY = {
 
 
 def make_weekday(rng: Random) -> Instance:
-    day, n, sign = rng.randrange(7), rng.randint(2, 60), rng.choice((1, -1))
-    answer = DAYS[(day + sign * n) % 7]
+    day, n, sign = rng.randrange(7), rng.randint(2, 99), rng.choice((1, -1))
+    side = "after" if sign > 0 else "before"
+    answer = f"{n} = {n // 7} x 7 + {n % 7}. {n % 7} days {side} {DAYS[day]} is {DAYS[(day + sign * n) % 7]}."
     return Instance(f"{day}{sign * n:+d}", phrase(rng, WEEKDAY[sign], n=n, d=DAYS[day]), answer)
 
 
@@ -30,11 +31,14 @@ def goes_back(prompt: str) -> bool:
 
 
 def check_weekday(prompt: str, answer: str) -> bool:
-    """Walks the week one day at a time."""
-    day = next(i for i, name in enumerate(DAYS) if name in prompt)
-    for _ in range(int(re.search(r"\d+", prompt)[0])):
+    """Walks the week one day at a time; the weeks and days of the working must make up the number."""
+    start = day = next(i for i, name in enumerate(DAYS) if name in prompt)
+    n = int(re.search(r"\d+", prompt)[0])
+    for _ in range(n):
         day = (day + (6 if goes_back(prompt) else 1)) % 7
-    return answer == DAYS[day]
+    found = re.fullmatch(r"(\d+) = (\d+) x 7 \+ ([0-6])\. ([0-6]) days (after|before) (\w+) is (\w+)\.", answer)
+    return (bool(found) and int(found[1]) == n == int(found[2]) * 7 + int(found[3]) and found[3] == found[4]
+            and (found[5] == "before") == goes_back(prompt) and found[6] == DAYS[start] and found[7] == DAYS[day])
 
 
 SHIFT = {
@@ -87,7 +91,7 @@ def check_date_format(prompt: str, answer: str) -> bool:
 
 
 TASKS = [
-    Task("weekday", make_weekday, check_weekday, 2.0, holdout_every=8),
-    Task("date_shift", make_date_shift, check_date_shift, 4.0),
+    Task("weekday", make_weekday, check_weekday, 4.0, holdout_every=8),
+    Task("date_shift", make_date_shift, check_date_shift, 3.0),
     Task("date_format", make_date_format, check_date_format, 2.0),
 ]

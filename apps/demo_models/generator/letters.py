@@ -1,21 +1,29 @@
 """Letters and digits: spelling, spelling backwards, counting, copying, reversing digits.
 
-Half of the words are invented, so the spelling of every vocabulary token has to be learned, not the word.
+Half of the words are invented, so the spelling of every vocabulary token has to be learned, not the word. Listed words are
+never held out in the spelling tasks: many are one token, whose letters nothing else would teach.
 """
 
 import re
 from random import Random
 
-from .lexicon import any_word
+from .lexicon import WORDS, any_word
 from .task import Instance, Task, phrase
 
 SPELL = ["Spell the word {w}.", "Spell {w}.", "How do you spell {w}?", "Spell {w} letter by letter."]
 BACKWARDS = ["Spell {w} backwards.", "Spell the word {w} backwards.", "Write the letters of {w} in reverse order."]
 
 
+LISTED = frozenset(WORDS)
+
+
+def key_of(word: str) -> str | None:
+    return None if word in LISTED else word
+
+
 def make_spell(rng: Random) -> Instance:
     word = any_word(rng)
-    return Instance(word, phrase(rng, SPELL, w=word), "-".join(word))
+    return Instance(key_of(word), phrase(rng, SPELL, w=word), "-".join(word))
 
 
 def asked_word(prompt: str) -> str:
@@ -29,7 +37,7 @@ def check_spell(prompt: str, answer: str) -> bool:
 
 def make_spell_backwards(rng: Random) -> Instance:
     word = any_word(rng)
-    return Instance(word, phrase(rng, BACKWARDS, w=word), "-".join(reversed(word)))
+    return Instance(key_of(word), phrase(rng, BACKWARDS, w=word), "-".join(reversed(word)))
 
 
 def check_spell_backwards(prompt: str, answer: str) -> bool:
@@ -43,13 +51,14 @@ COUNT = ["How many times does the letter {c} appear in {w}?", "How many {c}'s ar
 def make_count_letters(rng: Random) -> Instance:
     word = any_word(rng) + (any_word(rng) if rng.random() < 0.3 else "")
     letter = rng.choice(word) if rng.random() < 0.85 else rng.choice("abcdefghijklmnopqrstuvwxyz")
-    return Instance(f"{letter},{word}", phrase(rng, COUNT, c=letter, w=word), str(word.count(letter)))
+    return Instance(f"{letter},{word}", phrase(rng, COUNT, c=letter, w=word), f"{'-'.join(word)}: {word.count(letter)}")
 
 
 def check_count_letters(prompt: str, answer: str) -> bool:
     words = prompt.rstrip(".?").split()
     letters = [w.removesuffix("'s") for w in words[:-1] if len(w.removesuffix("'s")) == 1]
-    return answer == str(sum(1 for c in words[-1] if c == letters[-1]))
+    spelled, _, count = answer.partition(": ")
+    return spelled.split("-") == list(words[-1]) and count == str(sum(1 for c in words[-1] if c == letters[-1]))
 
 
 COPY = ["Repeat exactly: {s}", "Repeat after me: {s}", "Copy this text: {s}", "Echo: {s}"]
@@ -57,7 +66,8 @@ COPY = ["Repeat exactly: {s}", "Repeat after me: {s}", "Copy this text: {s}", "E
 
 def make_copy(rng: Random) -> Instance:
     items = [any_word(rng) if rng.random() < 0.7 else str(rng.randrange(10 ** rng.randint(1, 5)))
-             for _ in range(rng.randint(2, 10))]
+             for _ in range(rng.randint(1, 9))]
+    items.insert(0, rng.choice(WORDS))       # an invented first word would lose its leading space and be cut differently
     shown = " ".join(items)
     return Instance(shown, phrase(rng, COPY, s=shown), shown)
 
@@ -80,9 +90,9 @@ def check_reverse_digits(prompt: str, answer: str) -> bool:
 
 
 TASKS = [
-    Task("spell", make_spell, check_spell, 3.0),
-    Task("spell_backwards", make_spell_backwards, check_spell_backwards, 4.0),
-    Task("count_letters", make_count_letters, check_count_letters, 4.0),
-    Task("copy", make_copy, check_copy, 3.0),
+    Task("spell", make_spell, check_spell, 3.5),
+    Task("spell_backwards", make_spell_backwards, check_spell_backwards, 6.0),
+    Task("count_letters", make_count_letters, check_count_letters, 5.0),
+    Task("copy", make_copy, check_copy, 4.0),
     Task("reverse_digits", make_reverse_digits, check_reverse_digits, 2.5),
 ]

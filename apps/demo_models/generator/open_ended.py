@@ -84,9 +84,9 @@ def check_palindrome(prompt: str, answer: str) -> bool:
 
 
 TASKS = [
-    Task("split_sum", make_split_sum, check_split_sum, 2.0, one_answer=False),
-    Task("shuffle", make_shuffle, check_shuffle, 2.5, one_answer=False),
+    Task("split_sum", make_split_sum, check_split_sum, 3.0, one_answer=False),
+    Task("shuffle", make_shuffle, check_shuffle, 3.5, one_answer=False),
     # Few prompts and countless answers: prompts are held out, their answers could not be learned by heart anyway.
-    Task("name_some", make_name_some, check_name_some, 2.0, one_answer=False, holdout_every=3),
-    Task("palindrome", make_palindrome, check_palindrome, 2.0, one_answer=False, holdout_every=3),
+    Task("name_some", make_name_some, check_name_some, 3.0, one_answer=False, holdout_every=3),
+    Task("palindrome", make_palindrome, check_palindrome, 3.0, one_answer=False, holdout_every=3),
 ]

@@ -39,7 +39,7 @@ SORT_WORDS = ["Sort these words: {s}", "Sort alphabetically: {s}", "Put these wo
 
 
 def make_sort_words(rng: Random) -> Instance:
-    words = rng.sample(WORDS, rng.randint(4, 10))
+    words = rng.sample(WORDS, rng.randint(4, 9))
     shown = ", ".join(words)
     return Instance(shown, phrase(rng, SORT_WORDS, s=shown), ", ".join(sorted(words)))
 
@@ -99,8 +99,8 @@ def check_pick(prompt: str, answer: str) -> bool:
 
 
 TASKS = [
-    Task("sort_numbers", make_sort_numbers, check_sort_numbers, 5.0),
-    Task("sort_words", make_sort_words, check_sort_words, 5.0),
-    Task("reverse_list", make_reverse_list, check_reverse_list, 3.5),
-    Task("pick", make_pick, check_pick, 3.0),
+    Task("sort_numbers", make_sort_numbers, check_sort_numbers, 3.5),
+    Task("sort_words", make_sort_words, check_sort_words, 11.0),
+    Task("reverse_list", make_reverse_list, check_reverse_list, 2.5),
+    Task("pick", make_pick, check_pick, 2.0),
 ]

@@ -261,4 +261,4 @@ def object_is_one(story: str) -> bool:
     return all(len(seen) == 1 for seen in looks.values())
 
 
-TASKS = [Task("story", make_story, check_story, 14.0, one_answer=False)]
+TASKS = [Task("story", make_story, check_story, 16.0, one_answer=False)]

@@ -87,6 +87,6 @@ def check_sudoku(prompt: str, answer: str) -> bool:
 
 
 TASKS = [
-    Task("sudoku", make_sudoku, check_sudoku, 5.0),
+    Task("sudoku", make_sudoku, check_sudoku, 3.0),
     Task("sudoku_open", make_sudoku_open, check_sudoku, 3.0, one_answer=False),
 ]

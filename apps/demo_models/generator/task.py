@@ -12,7 +12,7 @@ from typing import Callable
 
 @dataclass(frozen=True)
 class Instance:
-    key: str        # the question without its phrasing: decides training or held-out
+    key: str | None     # the question without its phrasing: decides training or held-out; None: always training
     prompt: str
     answer: str
 
@@ -27,11 +27,13 @@ class Task:
     holdout_every: int = 64                # one key in this many is held out
 
 
-def is_held_out(task: Task, key: str) -> bool:
+def is_held_out(task: Task, key: str | None) -> bool:
     """True for keys that never occur in training.
 
     The hash is taken over the question, not its wording, so all phrasings of one question fall on the same side.
     """
+    if key is None:
+        return False
     digest = hashlib.blake2b(f"{task.name}|{key}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") % task.holdout_every == 0
 
