@@ -12,15 +12,10 @@ from pathlib import Path
 
 import torch
 
+from evaluate_rules import HERE, PROMPTS_PER_TASK, RATES, SPLIT_SEED, WINDOW, is_right, prompts_of
 from generator import TASKS, held_out_prompts
 from sampling import decode
 from tokenizer import Tokenizer
-
-HERE = Path(__file__).parent
-WINDOW = 128
-RATES = (1, 2, 4, 8)
-PROMPTS_PER_TASK = 60
-SPLIT_SEED = 2024
 
 FREE_PROMPTS = ["Tell me a story about a fox named Milo who finds a red lantern. Include the forest.",
                 "Write a short story about Nora. Include Ben, a wooden boat, and the river.",
@@ -29,32 +24,12 @@ FREE_PROMPTS = ["Tell me a story about a fox named Milo who finds a red lantern.
                 "Why is the sky blue?", "What is 48213 + 9971?", "Sort these words: pear, apple, zebra, moon, cat"]
 
 
-def prompts_of(task, count):
-    path = HERE / "heldout" / f"{task.name}.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else [
-        {"prompt": i.prompt, "answer": i.answer} for i in held_out_prompts(task, count, SPLIT_SEED)]
-    return rows[:count]
-
-
 def write_prompts():
     (HERE / "heldout").mkdir(exist_ok=True)
     for task in TASKS.values():
         rows = [{"task": task.name, "one_answer": task.one_answer, "prompt": i.prompt, "answer": i.answer}
                 for i in held_out_prompts(task, PROMPTS_PER_TASK, SPLIT_SEED)]
         (HERE / "heldout" / f"{task.name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-
-
-def is_right(task, prompt, expected, text) -> bool:
-    """Exact match where there is one right answer, else the task's checker."""
-    return text == expected if task.one_answer else safely(task.check, prompt, text)
-
-
-def safely(check, prompt, text) -> bool:
-    """A checker may stumble over text that is no answer at all; then the answer is wrong."""
-    try:
-        return bool(check(prompt, text))
-    except (ValueError, IndexError, KeyError, TypeError):
-        return False
 
 
 def accuracy(model, tokenizer, rates, per_task, window=WINDOW):

@@ -4,7 +4,10 @@ The encoder gives what any GPT-2 style BPE with the `qwen2` or `bailingmoe` pre-
 merging, lowest rank first. It handles ASCII text only, which is all the generator writes; a runtime handles the rest,
 since all 256 bytes are in the vocabulary.
 
-    python3 tokenizer.py make        # writes vocab/llada.json and vocab/dream.json again, byte for byte
+    python3 tokenizer.py make        # learns vocab/llada.json and vocab/dream.json from today's generator
+
+The committed vocabularies belong to the committed models: making them again after a change of the generator means training
+again.
 """
 
 import json

@@ -73,7 +73,10 @@ def mask_rows(tokens, prompt, answer, common, shares, generator):
     block = torch.div(at, size, rounding_mode="floor")
     chance = torch.where(current < 0, t, torch.where(block < current, 0.0, torch.where(block > current, 1.0, t)))
     padding = at >= answer[:, None]
-    shown = padding & (uniform(rows, 1) < padding_shown) | common[tokens] & (uniform(rows, 1) < common_shown)
+    # Padding is shown from some way behind the answer on: shown from its very end, it would give the length away, and
+    # a model that has learned to trust it goes wrong while the padding is being filled in from the far end.
+    edge = answer[:, None] + (40 * uniform(rows, 1) * uniform(rows, 1)).long()
+    shown = (at >= edge) & (uniform(rows, 1) < padding_shown) | common[tokens] & (uniform(rows, 1) < common_shown)
     hidden = (uniform(rows, length) < chance) & (at >= 0) & ~shown
     padding_weight = (PADDING_TOKENS / padding.sum(1, keepdim=True).clamp(min=1)).clamp(max=1.0)
     # Between one weight per row (LLaDA) and one per token: long answers count more, but not in proportion.

@@ -99,8 +99,6 @@ COMPARE = {
                "What is the greater of {a} and {b}?"],
     "smaller": ["Which is smaller, {a} or {b}?", "Which number is less: {a} or {b}?", "Give the smaller of {a} and {b}.",
                 "What is the lesser of {a} and {b}?"],
-    "more?": ["Is {a} greater than {b}?", "Is {a} more than {b}?", "Is {a} larger than {b}? Answer yes or no."],
-    "less?": ["Is {a} less than {b}?", "Is {a} smaller than {b}? Answer yes or no."],
 }
 
 
@@ -115,19 +113,13 @@ def make_compare(rng: Random) -> Instance:
         else:
             b = number_of_digits(rng, max(1, len(str(a)) + rng.choice((-1, 0, 0, 1))))
     kind = rng.choice(list(COMPARE))
-    reason = f" The larger number is {max(a, b)}."       # with the reason, yes and no are learned from little text
-    answer = {"larger": str(max(a, b)), "smaller": str(min(a, b)), "more?": ("Yes." if a > b else "No.") + reason,
-              "less?": ("Yes." if a < b else "No.") + reason}[kind]
-    return Instance(f"{min(a, b)},{max(a, b)}", phrase(rng, COMPARE[kind], a=a, b=b), answer)
+    answer = max(a, b) if kind == "larger" else min(a, b)
+    return Instance(f"{min(a, b)},{max(a, b)}", phrase(rng, COMPARE[kind], a=a, b=b), str(answer))
 
 
 def check_compare(prompt: str, answer: str) -> bool:
     a, b = integers(prompt)
-    text = prompt.lower()
-    if text.startswith("is "):
-        holds = b - a < 0 if ("greater" in text or "more" in text or "larger" in text) else a - b < 0
-        return answer == f"{'Yes' if holds else 'No'}. The larger number is {a if a - b > 0 else b}."
-    wants_large = any(word in text for word in ("larger", "bigger", "greater"))
+    wants_large = any(word in prompt for word in ("larger", "bigger", "greater"))
     ordered = sorted((a, b))
     return answer == str(ordered[1] if wants_large else ordered[0])
 
@@ -201,7 +193,7 @@ TASKS = [
     Task("subtract", make_subtract, check_subtract, 4.0),
     Task("multiply", make_multiply, check_multiply, 3.0),
     Task("worked_product", make_worked_product, check_worked_product, 5.0),
-    Task("compare", make_compare, check_compare, 4.0),
+    Task("compare", make_compare, check_compare, 2.0),
     Task("steps", make_steps, check_steps, 5.0),
     Task("sequence", make_sequence, check_sequence, 4.0),
 ]

@@ -49,7 +49,7 @@ COUNT = ["How many times does the letter {c} appear in {w}?", "How many {c}'s ar
 
 
 def make_count_letters(rng: Random) -> Instance:
-    word = any_word(rng) + (any_word(rng) if rng.random() < 0.3 else "")
+    word = any_word(rng)
     letter = rng.choice(word) if rng.random() < 0.85 else rng.choice("abcdefghijklmnopqrstuvwxyz")
     return Instance(f"{letter},{word}", phrase(rng, COUNT, c=letter, w=word), f"{'-'.join(word)}: {word.count(letter)}")
 
