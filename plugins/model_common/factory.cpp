@@ -33,7 +33,7 @@ std::unique_ptr<Model> TransformerFactory::load(std::shared_ptr<const GgufFile> 
   const WeightPlan plan(*file, hp, architecture_, weights);
   plan.check(backend, log);
   log_loaded(log, hp);
-  plan.import(file, backend, progress);
+  plan.import_weights(file, backend, progress);
   return std::make_unique<Transformer>(std::move(hp), architecture_.rope, std::move(weights),
                                        backend);
 }

@@ -183,8 +183,8 @@ void WeightPlan::check_unplanned(const TensorInfo& tensor, const Log& log) const
   log.warning(architecture_, text("tensor ", tensor.name, " is not used by this architecture"));
 }
 
-void WeightPlan::import(const std::shared_ptr<const GgufFile>& file, Backend& backend,
-                        const LoadProgress& progress) const {
+void WeightPlan::import_weights(const std::shared_ptr<const GgufFile>& file, Backend& backend,
+                                const LoadProgress& progress) const {
   std::vector<const Entry*> present;
   for (const Entry& entry : entries_) {
     if (entry.tensor != nullptr) present.push_back(&entry);

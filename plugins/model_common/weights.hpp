@@ -4,7 +4,7 @@
 //   ModelWeights weights;
 //   WeightPlan plan(*file, hp, architecture, weights);
 //   plan.check(backend, log);                 // every tensor, before anything is imported
-//   plan.import(file, backend, progress);     // in file order
+//   plan.import_weights(file, backend, progress);     // in file order
 #pragma once
 
 #include <memory>
@@ -57,8 +57,8 @@ class WeightPlan {
   void check(const Backend& backend, const Log& log) const;
 
   /// Imports every tensor, in file order. Bytes in progress are tensor bytes.
-  void import(const std::shared_ptr<const GgufFile>& file, Backend& backend,
-              const LoadProgress& progress) const;
+  void import_weights(const std::shared_ptr<const GgufFile>& file, Backend& backend,
+                      const LoadProgress& progress) const;
 
  private:
   struct Entry {
