@@ -111,6 +111,22 @@ class Files(CliCase):
             self.assertIn("error", parse_one_json(report.stdout))
         self.assertIn(b"blk.0.attn_q.weight", self.dllm("inspect", write("cut.gguf", whole[:-64])).stdout)
 
+    def test_weights_that_are_not_finite_are_named(self):
+        source = model("random")
+        report = parse_one_json(self.dllm("inspect", source, "--json").stdout)
+        with open(source, "rb") as file:
+            content = bytearray(file.read())
+        down = next(t for t in report["tensors"] if t["name"] == "blk.0.ffn_down.weight")
+        last = report["tensors"][-1]
+        data = len(content) - (last["offset"] + -(-last["bytes"] // 32) * 32)
+        self.assertEqual(down["type"], "F32")
+        at = data + down["offset"] + 4 * 7
+        content[at:at + 4] = b"\x00\x00\xc0\x7f"
+        broken = write("nan.gguf", bytes(content))
+        for command in (["run", "-p", "x", "-n", 2], ["logits", "--tokens", "1,2", "--out", "nan.npy"]):
+            result = self.dllm(command[0], "-m", broken, *command[1:])
+            self.assert_fails(result, FAILURE, "blk.0.ffn_down.weight", "element 7")
+
     def test_no_chat_template_names_no_chat(self):
         bare = model("random", template=None)
         self.assert_fails(self.dllm("run", "-m", bare, "-p", "x"), FAILURE, "--no-chat")

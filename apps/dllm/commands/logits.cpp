@@ -7,6 +7,7 @@
 #include "commands/commands.hpp"
 #include "output/json.hpp"
 #include "output/logits_file.hpp"
+#include "session/finite_weights.hpp"
 #include "session/interrupt.hpp"
 #include "session/make_runtime.hpp"
 #include "session/number_list.hpp"
@@ -112,6 +113,7 @@ int logits_command(const Settings& settings, Console& console) {
   console.note(fmt::format("backend {} ({})", backend.record->id, loaded.backend->device().name));
 
   const std::vector<float> values = forward(*loaded.model, input.ids, rows);
+  require_finite_logits(values, *model.file);
   write_logits(out, values, rows.size());
   console.note(fmt::format("{} rows of {} logits in {}", rows.size(), model.info.n_vocab, out));
   if (settings.flag("json")) {

@@ -11,6 +11,7 @@
 #include "output/json.hpp"
 #include "output/progress_line.hpp"
 #include "output/step_stats_file.hpp"
+#include "session/finite_weights.hpp"
 #include "session/interrupt.hpp"
 #include "session/make_runtime.hpp"
 #include "session/peak_memory.hpp"
@@ -124,7 +125,11 @@ Outcome generate(const Settings& settings, const RunPlan& plan, Model& model,
   const double generate_ms = watch.elapsed_ms();
   watchers.screen->finish();
   const SequenceResult result = engine.result(id);
-  if (result.error != nullptr) throw Error(*result.error);
+  if (result.error != nullptr) {
+    // The engine knows the position; the file knows the tensor.
+    if (result.error->code() == ErrorCode::bad_file) require_finite_weights(*plan.model.file);
+    throw Error(*result.error);
+  }
   Outcome outcome = make_outcome(result, plan);
   outcome.generate_ms = generate_ms;
   return outcome;
