@@ -30,6 +30,7 @@ void require_memory(std::uint64_t bytes, const std::string& what) {
 
 void grow(AlignedMemory& memory, std::uint64_t bytes, const char* what) {
   if (memory.bytes() >= bytes) return;
+  require_memory(bytes, what);
   memory = AlignedMemory();
   memory = AlignedMemory(bytes, what);
 }

@@ -194,13 +194,12 @@ TEST_P(LinearOps, RowsAreTheSameAloneAndInCompanyAndForAnyThreads) {
       const std::vector<float> together = run(values);
       if (first.empty()) first = together;
       expect_same(together, first);
-      std::vector<float> alone;
-      for (std::uint32_t r = 0; r < kRows; ++r) {
-        const auto begin = values.begin() + std::ptrdiff_t{r} * width;
-        const std::vector<float> row = run({begin, begin + width});
-        alone.insert(alone.end(), row.begin(), row.end());
+      for (const std::uint32_t r : {0U, 6U, 12U}) {
+        SCOPED_TRACE("row " + std::to_string(r));
+        const auto begin = std::ptrdiff_t{r} * width;
+        expect_same(run({values.begin() + begin, values.begin() + begin + width}),
+                    {together.begin() + begin, together.begin() + begin + width});
       }
-      expect_same(alone, together);
     }
   }
 }
