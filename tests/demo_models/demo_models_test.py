@@ -173,7 +173,7 @@ class Runtime(unittest.TestCase):
 
     def test_both_models_add(self):
         for a in ARCHITECTURES:
-            got = self.dllm("run", "-m", str(DEMO / f"demo-{a}.gguf"), "-p", "What is 48213 + 9971?", "--steps", "64",
+            got = self.dllm("run", "-m", str(DEMO / f"demo-{a}.gguf"), "-p", "What is 48213 + 9971?", "-n", "64", "--steps", "16",
                             "--json")
             self.assertEqual(got["text"], "58184", a)
 
