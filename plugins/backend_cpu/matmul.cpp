@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "dllm/quant.hpp"
 
@@ -43,11 +44,12 @@ void multiply_tile(const Kernels& kernels, ActivationMode mode, const Matrix& we
                    std::uint32_t tile, const Panel& panel, std::uint32_t first_row,
                    std::uint32_t n_rows, TileScratch& scratch, float* acc) {
   std::memset(acc, 0, sizeof(float) * kTileRows * n_rows);
-  const bool codes = uses_codes(weight, mode);
+  const std::optional<CodeType> codes =
+      mode == ActivationMode::int8 ? weight.codes() : std::nullopt;
   for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
     const WeightBlock block = weight.block(tile, index);
     if (codes) {
-      kernels.unpack_codes(*weight.codes(), block, scratch.codes);
+      kernels.unpack_codes(*codes, block, scratch.codes);
     } else {
       unpack_floats(kernels, weight.dtype(), block, scratch);
     }

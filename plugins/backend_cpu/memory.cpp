@@ -24,13 +24,12 @@ void* map_huge_aligned(std::uint64_t bytes) {
   void* raw = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
-  const auto begin = reinterpret_cast<std::uintptr_t>(raw);
-  const std::uintptr_t aligned = round_up(begin, kHugePage);
-  if (aligned > begin) munmap(raw, aligned - begin);
-  const std::uintptr_t end = begin + bytes + kHugePage;
-  if (end > aligned + bytes)
-    munmap(reinterpret_cast<void*>(aligned + bytes), end - aligned - bytes);
-  void* data = reinterpret_cast<void*>(aligned);
+  auto* begin = static_cast<std::byte*>(raw);
+  const std::uint64_t before = round_up(reinterpret_cast<std::uintptr_t>(raw), kHugePage) -
+                               reinterpret_cast<std::uintptr_t>(raw);
+  std::byte* data = begin + before;
+  if (before > 0) munmap(begin, before);
+  if (before < kHugePage) munmap(data + bytes, kHugePage - before);
   madvise(data, bytes, MADV_HUGEPAGE);
   return data;
 }
