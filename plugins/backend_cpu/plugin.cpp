@@ -1,4 +1,7 @@
 // The plugin's face: options, probe, factory.
+#include <oneapi/tbb/info.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -46,6 +49,18 @@ const Isa& isa_for(const OptionValues& options) {
   return choose_isa("auto", "");
 }
 
+// Threads beyond a few per processor only wait for each other: 1000 on two processors took 17 times
+// as long as two. A small number is always given, whatever the machine.
+unsigned bounded_threads(unsigned asked, const Log& log) {
+  const unsigned processors = static_cast<unsigned>(tbb::info::default_concurrency());
+  const unsigned most = std::max(8u, 4 * processors);
+  if (asked <= most) return asked;
+  log.warning("cpu", std::to_string(asked) + " threads are asked for, " + std::to_string(most) +
+                         " are used: the process may run on " + std::to_string(processors) +
+                         " processors, and more would only wait");
+  return most;
+}
+
 class CpuBackendFactory final : public BackendFactory {
  public:
   Probe probe() const override {
@@ -79,6 +94,7 @@ class CpuBackendFactory final : public BackendFactory {
     const auto threads = options.find("threads");
     if (threads != options.end()) chosen.n_threads = static_cast<unsigned>(threads->second.integer);
     if (threads == options.end() || chosen.n_threads == 0) chosen.n_threads = usable_threads({});
+    chosen.n_threads = bounded_threads(chosen.n_threads, log);
     const auto activations = options.find("activations");
     if (activations != options.end() && activations->second.text == "f32")
       chosen.mode = ActivationMode::f32;

@@ -129,6 +129,24 @@ void WeightPlan::check(const Backend& backend, const Log& log) const {
     if (!planned.contains(tensor.name)) check_unplanned(tensor, log);
   }
   for (const Entry& entry : entries_) check_entry(entry, backend);
+  check_optional_together();
+}
+
+/// Optional tensors (the QKV biases) belong to the checkpoint or they do not: one that is there
+/// without the others tells of a damaged file, whose answers would be wrong without a word.
+void WeightPlan::check_optional_together() const {
+  const Entry* present = nullptr;
+  const Entry* absent = nullptr;
+  for (const Entry& entry : entries_) {
+    if (entry.required) continue;
+    const Entry*& seen = entry.tensor != nullptr ? present : absent;
+    if (seen == nullptr) seen = &entry;
+  }
+  if (present == nullptr || absent == nullptr) return;
+  throw Error(ErrorCode::bad_file,
+              text("tensor ", absent->name, " is missing, but ", present->name, " is there"),
+              text(file_.path().string(), ", tensor ", absent->name),
+              "convert the model again, or download the complete file");
 }
 
 void WeightPlan::check_entry(const Entry& entry, const Backend& backend) const {

@@ -75,6 +75,7 @@ class WeightPlan {
            std::unique_ptr<Weight>& slot, bool required = true);
   void add_layer(std::uint32_t layer, LayerWeights& weights, bool qkv_bias);
   void check_entry(const Entry& entry, const Backend& backend) const;
+  void check_optional_together() const;
   void check_unplanned(const TensorInfo& tensor, const Log& log) const;
 
   const GgufFile& file_;

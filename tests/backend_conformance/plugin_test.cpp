@@ -71,6 +71,20 @@ TEST(CpuPlugin, ZeroThreadsMeansAtLeastOne) {
   EXPECT_GE(cpu_factory().create(options({{"threads", "0"}}), Log())->device().threads, 1U);
 }
 
+TEST(CpuPlugin, MoreThreadsThanProcessorsCanUseAreCutWithAWarning) {
+  std::string warning;
+  const Log log([&](LogLevel level, std::string_view, std::string_view message) {
+    if (level == LogLevel::warning) warning += message;
+  });
+  const auto backend = cpu_factory().create(options({{"threads", "1024"}}), log);
+  const unsigned most = std::max(8L, 4 * sysconf(_SC_NPROCESSORS_ONLN));
+  EXPECT_LE(backend->device().threads, most);
+  EXPECT_EQ(warning.empty(), backend->device().threads == 1024U) << warning;
+  warning.clear();
+  EXPECT_EQ(cpu_factory().create(options({{"threads", "7"}}), log)->device().threads, 7U);
+  EXPECT_EQ(warning, "");
+}
+
 TEST(CpuPlugin, ImportRefusesATypeItCannotDecodeNamingTensorAndType) {
   GgufWriter writer;
   writer.add_zeros("blk.0.ffn_up.weight", DType::iq2_xxs, {256, 2});

@@ -59,7 +59,7 @@ class Logits(CliCase):
                 self.assertFalse(os.path.exists(out))
 
     def test_bad_places_are_refused_and_nothing_is_left(self):
-        for out in (path("no/folder.bin"), FOLDER, "/dev/full"):
+        for out in (path("no/folder.bin"), FOLDER, "/dev/full", "-"):
             self.assert_fails(self.logits(out, "--tokens", "1"), USAGE, "--out")
         before = set(os.listdir(FOLDER))
         broken = self.logits(path("broken.bin"), "--tokens", "1",

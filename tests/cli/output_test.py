@@ -135,6 +135,15 @@ class BrokenOutput(CliCase):
         self.assertEqual((result.returncode, result.stdout), (FAILURE, b"==\n"))
         self.assertIn(b"step statistics could not be written", result.stderr)
 
+    def test_the_file_size_limit_ends_no_run_without_a_word(self):
+        # 0 blocks: every write to a file fails, as on a full disk; SIGXFSZ must not end the program.
+        script = 'ulimit -f 0; "$0" "$@"'
+        result = subprocess.run(["sh", "-c", script, *self.command(*self.arguments_with_model(),
+                                                          "--dump-step-stats", path("limit.jsonl"))],
+                                stdin=subprocess.DEVNULL, capture_output=True, env=environment())
+        self.assertEqual((result.returncode, result.stdout), (FAILURE, b"==\n"))
+        self.assertIn(b"step statistics could not be written", result.stderr)
+
     def test_step_statistics_nobody_can_write_are_refused_before_weights(self):
         broken = model("random", quant_of={"ffn_up.weight": "IQ2_XXS"})
         result = self.dllm("run", "-m", broken, "-p", "x", "--dump-step-stats", path("no/x.jsonl"))

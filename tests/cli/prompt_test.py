@@ -43,6 +43,15 @@ class Sources(CliCase):
             os.chmod(secret, 0)
             self.assert_fails(self.dllm("run", "-m", "absent.gguf", "-f", secret), USAGE, "denied")
 
+    def test_sources_that_never_end_are_refused(self):
+        for option in ("-f", "-sysf", "--config"):
+            result = self.dllm("run", "-m", "absent.gguf", option, "/dev/zero", "-n", 2)
+            self.assert_fails(result, USAGE, "/dev/zero", "larger than 64 MiB")
+
+    def test_standard_input_serves_one_text_only(self):
+        result = self.dllm("tokenize", "-m", model(), "-f", "-", "-sysf", "-", stdin=b"xy")
+        self.assert_fails(result, USAGE, "standard input", "-f", "-sysf")
+
     def test_system_text_from_option_and_file_agree(self):
         name = write("system.txt", b"Be brief\n")
         typed, filed = (parse_one_json(self.dllm("tokenize", "-m", model(), "-p", "x", "--json",

@@ -38,6 +38,11 @@ class BadUsage(CliCase):
             with self.subTest(arguments=arguments):
                 self.refused(arguments, *parts)
 
+    def test_messages_show_the_number_that_was_given_and_the_one_to_give(self):
+        self.refused(["--seed", -2], "'-2'", "an integer from -1 to 9007199254740991")
+        self.assert_fails(self.dllm("run", "-m", model(), "-p", "x", "--temp", "1e-7"), USAGE,
+                          "1e-07", "0.000001")
+
     def test_unknown_plugins_and_their_options(self):
         for arguments, parts in [
                 (["--sampler", "llda"], ["'llda'", "'llada'", "dream"]),

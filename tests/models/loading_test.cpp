@@ -230,6 +230,12 @@ INSTANTIATE_TEST_SUITE_P(
                             [](TinyFile& file) { file.tensors.erase("blk.1.attn_v.weight"); },
                             kBadFile,
                             {"tensor blk.1.attn_v.weight is missing"}},
+                      Fault{
+                          "missing_bias_of_several",
+                          "dream",
+                          [](TinyFile& file) { file.tensors.erase("blk.1.attn_k.bias"); },
+                          kBadFile,
+                          {"tensor blk.1.attn_k.bias is missing, but blk.0.attn_q.bias is there"}},
                       Fault{"embedding_width",
                             "llada",
                             tensor("token_embd.weight", {{64, 40}}),

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "arguments/escapes.hpp"
 #include "dllm/display_text.hpp"
@@ -125,6 +127,21 @@ std::vector<ConfigEntry> parse_config(std::istream& in, const std::string& name)
   return entries;
 }
 
+// The whole file; one that never ends (a device) is refused instead of filling the memory.
+std::string read_bounded(std::istream& in, const std::string& name) {
+  constexpr std::size_t kLargestMiB = 64;
+  std::string text;
+  std::array<char, 65536> chunk;
+  while (in.read(chunk.data(), chunk.size()), in.gcount() > 0) {
+    text.append(chunk.data(), static_cast<std::size_t>(in.gcount()));
+    if (text.size() > kLargestMiB << 20) {
+      refuse(name, fmt::format("the config file is larger than {} MiB", kLargestMiB),
+             "give a text file of settings to --config");
+    }
+  }
+  return text;
+}
+
 std::vector<Assignment> read_config(const std::filesystem::path& path) {
   const std::string name = path.string();
   std::error_code status;
@@ -139,7 +156,8 @@ std::vector<Assignment> read_config(const std::filesystem::path& path) {
   }
   const std::filesystem::path base = std::filesystem::absolute(path).parent_path();
   std::vector<Assignment> assignments;
-  for (const ConfigEntry& entry : parse_config(in, name)) {
+  std::istringstream text(read_bounded(in, name));
+  for (const ConfigEntry& entry : parse_config(text, name)) {
     const std::string place = fmt::format("{}:{}", name, entry.line);
     assignments.push_back(entry.section.empty() ? option_assignment(entry, place, base)
                                                 : section_assignment(entry, place));

@@ -66,6 +66,10 @@ std::string logits_format(const std::string& path) {
 }
 
 void check_logits_path(const std::string& path) {
+  if (path == "-") {
+    throw Error(ErrorCode::bad_usage, "logits cannot go to standard output", "--out",
+                "give the name of a file");
+  }
   const std::filesystem::path target(path);
   const std::filesystem::path folder =
       target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");

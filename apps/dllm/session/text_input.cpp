@@ -36,6 +36,9 @@ class Descriptor {
   int fd_;
 };
 
+// A source that never ends (a device, a runaway pipe) is refused instead of filling the memory.
+constexpr std::size_t kLargestTextMiB = 64;
+
 std::string read_all(int fd, const std::string& option, const std::string& path) {
   std::string text;
   std::array<char, 65536> chunk;
@@ -45,6 +48,11 @@ std::string read_all(int fd, const std::string& option, const std::string& path)
     if (n < 0) refuse_file(option, path, std::strerror(errno));
     if (n == 0) return text;
     text.append(chunk.data(), static_cast<std::size_t>(n));
+    if (text.size() > kLargestTextMiB << 20) {
+      throw Error(ErrorCode::bad_usage,
+                  fmt::format("the text of '{}' is larger than {} MiB", path, kLargestTextMiB),
+                  option, "give a shorter text");
+    }
   }
 }
 
@@ -87,6 +95,12 @@ std::string read_text_file(const std::string& path, const std::string& option) {
 
 std::string read_prompt(const Settings& settings, Console& console) {
   if (settings.has("prompt")) return typed_text(settings, "prompt");
+  if (settings.text("file") == "-" && settings.text("system-file") == "-") {
+    throw Error(ErrorCode::bad_usage,
+                "standard input cannot be both the prompt and the system message",
+                fmt::format("{}; {}", settings.origin("file"), settings.origin("system-file")),
+                "give one of them as a file or as text");
+  }
   if (settings.has("file")) {
     return read_text_file(settings.text("file"), settings.origin("file"));
   }

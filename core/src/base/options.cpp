@@ -14,7 +14,9 @@ namespace dllm {
 namespace {
 
 std::string number_text(double value) {
-  if (value == std::floor(value) && std::abs(value) < 1e15) return fmt::format("{:.0f}", value);
+  // Up to 2^53 every integer is exact, so it is shown as one types it.
+  constexpr double kExact = 9007199254740992.0;
+  if (value == std::floor(value) && std::abs(value) <= kExact) return fmt::format("{:.0f}", value);
   return fmt::format("{:g}", value);
 }
 

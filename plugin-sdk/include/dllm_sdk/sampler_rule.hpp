@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -277,7 +278,9 @@ inline std::vector<std::uint32_t> largest(const std::vector<double>& scores, std
 inline float plan_temperature(double temperature) {
   constexpr double kSmallest = 1e-6;
   if (temperature > 0 && temperature < kSmallest) {
-    throw OptionError("temperature " + std::to_string(temperature) +
+    char value[32];  // to_string would show 0.000000
+    std::snprintf(value, sizeof value, "%g", temperature);
+    throw OptionError(std::string("temperature ") + value +
                       " is positive but below 0.000001. Fix: give 0 for the most likely token");
   }
   return static_cast<float>(temperature);
