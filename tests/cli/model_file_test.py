@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
 """Model files a user meets: wrong, broken, unusual (cases 1, 3, 10, 11, 12, 16 and 20)."""
 
-from cli_case import FAILURE, TOKENS, USAGE, CliCase, main, model, parse_one_json, write
+import os
+import shutil
+import subprocess
+
+from cli_case import (FAILURE, TOKENS, USAGE, CliCase, environment, main, model, parse_one_json, path,
+                      write)
 
 
 def renamed(architecture):
@@ -126,6 +131,17 @@ class Files(CliCase):
         for command in (["run", "-p", "x", "-n", 2], ["logits", "--tokens", "1,2", "--out", "nan.npy"]):
             result = self.dllm(command[0], "-m", broken, *command[1:])
             self.assert_fails(result, FAILURE, "blk.0.ffn_down.weight", "element 7")
+
+    def test_a_file_shortened_during_a_run_is_an_error_with_its_reason(self):
+        name = path("shortened.gguf")
+        shutil.copy(model("random", context=4096), name)
+        run = subprocess.Popen(self.command("run", "-m", name, "-p", "x", "-n", 4000), env=environment(),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertIn(b"backend", run.stderr.readline())  # the weights are loaded; 4000 steps follow
+        os.truncate(name, 4096)
+        out, message = run.communicate(timeout=100)
+        self.assertEqual((run.returncode, out), (FAILURE, b""), message)
+        self.assertIn(b"dllm: error: a part of the model file cannot be read any more", message)
 
     def test_no_chat_template_names_no_chat(self):
         bare = model("random", template=None)

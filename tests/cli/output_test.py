@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from cli_case import (FAILURE, TOKENS, CliCase, environment, main, model, parse_one_json, path,
-                      special_id)
+                      special_id, write)
 
 ESCAPES = (b"\x1b", b"\r")
 
@@ -148,6 +148,30 @@ class BrokenOutput(CliCase):
         broken = model("random", quant_of={"ffn_up.weight": "IQ2_XXS"})
         result = self.dllm("run", "-m", broken, "-p", "x", "--dump-step-stats", path("no/x.jsonl"))
         self.assert_fails(result, 2, "--dump-step-stats", "No such file")
+
+    def test_what_is_read_is_never_written_over(self):
+        prompt, link = write("read.txt", "Hi"), path("link.gguf")
+        if not os.path.lexists(link):
+            os.symlink(model(), link)
+        kept = open(model(), "rb").read()
+        for arguments, parts in [
+                (["run", "-m", model(), "-p", "x", "--dump-step-stats", model()], ["-m", "overwritten"]),
+                (["run", "-m", model(), "-p", "x", "--dump-step-stats", link], ["-m", "overwritten"]),
+                (["run", "-m", model(), "-f", prompt, "--dump-step-stats", prompt], ["-f", "overwritten"]),
+                (["run", "-m", model("random"), "-p", "x", "--dump-step-stats", model()], ["GGUF"]),
+                (["logits", "-m", model(), "--tokens", "1", "--out", model()], ["--out", "overwritten"])]:
+            with self.subTest(arguments=arguments):
+                self.assert_fails(self.dllm(*arguments), 2, *parts)
+        self.assertEqual(open(model(), "rb").read(), kept)
+        self.assertEqual(open(prompt).read(), "Hi")
+
+    def test_step_statistics_never_mix_with_the_answer(self):
+        result = self.dllm(*self.arguments_with_model(), "--dump-step-stats", "/dev/stdout")
+        self.assert_fails(result, 2, "/dev/stdout", "standard output")
+        name = path("both.txt")
+        with open(name, "wb") as out:
+            result = self.dllm(*self.arguments_with_model(), "--dump-step-stats", name, stdout=out)
+        self.assertEqual((result.returncode, os.path.getsize(name)), (2, 0))
 
     def test_closed_stderr_does_not_matter(self):
         script = '"$0" "$@" 2>&-'

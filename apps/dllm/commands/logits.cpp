@@ -11,6 +11,7 @@
 #include "session/interrupt.hpp"
 #include "session/make_runtime.hpp"
 #include "session/number_list.hpp"
+#include "session/output_path.hpp"
 #include "session/plan_run.hpp"
 #include "session/text_input.hpp"
 
@@ -24,6 +25,7 @@ std::string require_out(const Settings& settings) {
                 "give --out FILE.npy, or FILE.bin for raw values");
   }
   check_logits_path(path);
+  check_output_path(settings, path, "out");
   return path;
 }
 

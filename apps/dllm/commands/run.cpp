@@ -14,6 +14,7 @@
 #include "session/finite_weights.hpp"
 #include "session/interrupt.hpp"
 #include "session/make_runtime.hpp"
+#include "session/output_path.hpp"
 #include "session/peak_memory.hpp"
 #include "session/plan_run.hpp"
 #include "session/seed.hpp"
@@ -49,7 +50,8 @@ struct Outcome {
 };
 
 void check_stats_path(const Settings& settings) {
-  if (settings.text("dump-step-stats") != "-") return;
+  const std::string path = settings.text("dump-step-stats");
+  if (path != "-") return check_output_path(settings, path, "dump-step-stats");
   throw Error(ErrorCode::bad_usage, "step statistics cannot go to standard output",
               settings.origin("dump-step-stats"), "give a file: only the answer is written there");
 }

@@ -34,6 +34,30 @@ int write_all(int fd, std::string_view bytes) {
               error == ENOSPC ? "free space where it goes" : "keep the reader of the output open");
 }
 
+// Reading a page of a mapped file that is no longer there (it was shortened, its disk or network
+// drive is gone) raises SIGBUS; without this the program ends without a word.
+void report_lost_file(int signal, siginfo_t* info, void*) {
+  if (info->si_code != BUS_ADRERR && info->si_code != BUS_OBJERR) {
+    std::signal(signal, SIG_DFL);  // something else: end as usual when the instruction is repeated
+    return;
+  }
+  constexpr std::string_view kMessage =
+      "dllm: error: a part of the model file cannot be read any more: it was shortened, or its "
+      "drive failed (memory map). Fix: copy or download the file again, and leave it alone during "
+      "a "
+      "run\n";
+  // Only calls that are allowed in a signal handler; a message that cannot be written is lost.
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  ::_exit(1);  // a failure at run time
+}
+
+void watch_for_lost_files() {
+  struct sigaction action{};
+  action.sa_sigaction = report_lost_file;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
 }  // namespace
 
 bool is_fancy_terminal(int fd) {
@@ -107,6 +131,7 @@ void check_answer_can_be_written() {
 }
 
 void prepare_standard_streams() {
+  watch_for_lost_files();
   // Failed writes are reported by the call that fails: no reader, and a file at the size limit.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

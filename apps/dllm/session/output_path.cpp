@@ -1,0 +1,57 @@
+#include "session/output_path.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+
+#include "dllm/error.hpp"
+
+namespace dllm::cli {
+namespace {
+
+bool is_same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool is_gguf(const std::string& path, const struct stat& status) {
+  if (!S_ISREG(status.st_mode)) return false;
+  std::array<char, 4> magic{};
+  std::ifstream in(path, std::ios::binary);
+  return in.read(magic.data(), magic.size()) && std::string_view(magic.data(), 4) == "GGUF";
+}
+
+// A terminal counts, /dev/null does not: what goes there is lost either way.
+bool is_standard_output(const struct stat& status) {
+  struct stat out{};
+  if (::fstat(STDOUT_FILENO, &out) != 0 || !is_same_file(status, out)) return false;
+  return !S_ISCHR(out.st_mode) || ::isatty(STDOUT_FILENO) == 1;
+}
+
+}  // namespace
+
+void check_output_path(const Settings& settings, const std::string& path,
+                       const std::string& option) {
+  const auto refuse = [&](const std::string& fact) {
+    throw Error(ErrorCode::bad_usage, fact, settings.origin(option), "give another file");
+  };
+  struct stat target{};
+  if (::stat(path.c_str(), &target) != 0) return;  // nothing there that could be lost
+  for (const char* input : {"model", "file", "system-file", "config"}) {
+    for (const std::string& name : settings.list(input)) {
+      struct stat status{};
+      if (::stat(name.c_str(), &status) == 0 && is_same_file(target, status)) {
+        refuse(fmt::format("'{}' would be overwritten: it is what {} reads", path,
+                           settings.origin(input)));
+      }
+    }
+  }
+  if (is_gguf(path, target)) refuse(fmt::format("'{}' is a GGUF file", path));
+  if (is_standard_output(target)) {
+    refuse(fmt::format("'{}' is standard output, where only the answer goes", path));
+  }
+}
+
+}  // namespace dllm::cli
