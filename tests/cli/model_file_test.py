@@ -23,6 +23,11 @@ class Architectures(CliCase):
         self.assert_fails(self.dllm("run", "-m", renamed("xyz"), "-p", "x"), FAILURE,
                           "unsupported architecture 'xyz'")
 
+    def test_a_name_of_any_length_leaves_the_message_readable(self):
+        line = self.assert_fails(self.dllm("run", "-m", renamed("x" * 1_000_000), "-p", "x"), FAILURE,
+                                 "unsupported architecture 'xxx", "bytes left out", "Fix: use a supported")
+        self.assertLess(len(line), 8192)
+
     def test_inspect_and_tokenize_take_any(self):
         self.assert_ok(self.dllm("inspect", renamed("qwen2")))
 

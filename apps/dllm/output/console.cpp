@@ -58,6 +58,16 @@ void watch_for_lost_files() {
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
+// A message quotes names and values from files, of any length: the middle of a long one goes, its
+// start (the fact) and its end (the fix) stay.
+std::string shortened(std::string_view text) {
+  constexpr std::size_t kStart = 4096;
+  constexpr std::size_t kEnd = 2048;
+  if (text.size() <= kStart + kEnd + 64) return std::string(text);
+  return fmt::format("{} ... ({} bytes left out) ... {}", text.substr(0, kStart),
+                     text.size() - kStart - kEnd, text.substr(text.size() - kEnd));
+}
+
 }  // namespace
 
 bool is_fancy_terminal(int fd) {
@@ -84,7 +94,7 @@ void Console::error(std::string_view text) { line("error: ", text); }
 
 // Standard error is the last resort: where it fails there is nobody to tell.
 void Console::line(std::string_view prefix, std::string_view text) {
-  write(fmt::format("dllm: {}{}\n", prefix, single_line(text)));
+  write(fmt::format("dllm: {}{}\n", prefix, single_line(shortened(text))));
 }
 
 void Console::write(std::string_view bytes) {
