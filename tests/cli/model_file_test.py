@@ -146,7 +146,7 @@ class Files(CliCase):
         os.truncate(name, 4096)
         out, message = run.communicate(timeout=100)
         self.assertEqual((run.returncode, out), (FAILURE, b""), message)
-        self.assertIn(b"dllm: error: a part of the model file cannot be read any more", message)
+        self.assertIn(b"dllm: error: a part of the model file or of a plugin cannot be read any more", message)
 
     def test_no_chat_template_names_no_chat(self):
         bare = model("random", template=None)

@@ -42,10 +42,9 @@ void report_lost_file(int signal, siginfo_t* info, void*) {
     return;
   }
   constexpr std::string_view kMessage =
-      "dllm: error: a part of the model file cannot be read any more: it was shortened, or its "
-      "drive failed (memory map). Fix: copy or download the file again, and leave it alone during "
-      "a "
-      "run\n";
+      "dllm: error: a part of the model file or of a plugin cannot be read any more: it was "
+      "shortened, or its drive failed (memory map). Fix: get the file again, and leave it alone "
+      "during a run\n";
   // Only calls that are allowed in a signal handler; a message that cannot be written is lost.
   [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
   ::_exit(1);  // a failure at run time

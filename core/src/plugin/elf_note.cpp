@@ -183,6 +183,13 @@ ElfNotes read_elf_notes(const PluginFile& file, std::string_view owner, std::uin
     return notes;
   }
   for (const Elf64_Phdr& segment : segments) {
+    // The loader maps these without looking: a page past the file's end would end the program.
+    if (segment.p_type == PT_LOAD &&
+        (segment.p_offset > file.size() || segment.p_filesz > file.size() - segment.p_offset)) {
+      notes.refusal = damaged(fmt::format("a segment of {} bytes at byte {}, the file has {} bytes",
+                                          segment.p_filesz, segment.p_offset, file.size()));
+      return notes;
+    }
     if (segment.p_type != PT_NOTE) continue;
     std::vector<std::byte> bytes;
     const bool plausible = segment.p_filesz <= std::min(file.size(), kMaxNoteBytes);
