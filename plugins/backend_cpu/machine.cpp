@@ -5,12 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <latch>
 #include <limits>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include "dllm/error.hpp"
 
 namespace dllm::cpu {
 namespace {
@@ -141,6 +146,28 @@ double cgroup_cpu_quota(const SystemPaths& paths) {
         tighten(static_cast<double>(*allowed), static_cast<double>(*period));
     }
   return quota;
+}
+
+void require_threads(unsigned n_more) {
+  std::latch all_started(1);
+  std::vector<std::thread> threads;
+  std::error_code refused;
+  try {
+    threads.reserve(n_more);
+    while (threads.size() < n_more) threads.emplace_back([&] { all_started.wait(); });
+  } catch (const std::system_error& error) {
+    refused = error.code();
+  }
+  all_started.count_down();
+  const std::size_t started = threads.size();
+  for (std::thread& thread : threads) thread.join();
+  if (!refused) return;
+  throw Error(
+      ErrorCode::resource,
+      "the system starts " + std::to_string(started) + " more threads, " + std::to_string(n_more) +
+          " are needed: " + refused.message(),
+      "backend cpu, option threads",
+      "use fewer threads (-t), or raise the limit (ulimit -u and -v, the container's pids)");
 }
 
 unsigned usable_threads(const SystemPaths& paths) {

@@ -15,6 +15,10 @@ struct SystemPaths {
   std::string sys = "/sys";
 };
 
+/// Throws Error (resource) unless the system lets this process have `n_more` threads beside those it
+/// has. oneTBB starts its workers late and from each other, where a refusal ends the program.
+void require_threads(unsigned n_more);
+
 /// Physical cores among the processors of the affinity mask, but no more than the tightest cgroup
 /// cpu quota (v1 and v2) allows, rounded up. At least 1.
 unsigned usable_threads(const SystemPaths& paths);

@@ -98,6 +98,7 @@ class CpuBackendFactory final : public BackendFactory {
     const auto activations = options.find("activations");
     if (activations != options.end() && activations->second.text == "f32")
       chosen.mode = ActivationMode::f32;
+    require_threads(chosen.n_threads - 1);
     auto backend = std::make_unique<CpuBackend>(isa, chosen);
     log.info("cpu", backend->device().name);
     return backend;

@@ -1,9 +1,11 @@
 // The CPU plugin around its operations: options, instruction set by name, what an import refuses,
 // what stays resident.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "conformance.hpp"
 
@@ -84,6 +86,33 @@ TEST(CpuPlugin, MoreThreadsThanProcessorsCanUseAreCutWithAWarning) {
   EXPECT_EQ(cpu_factory().create(options({{"threads", "7"}}), log)->device().threads, 7U);
   EXPECT_EQ(warning, "");
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Ends by how the refusal reads: 0 as it should.
+[[noreturn]] void create_with_little_memory_for_stacks() {
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{20} << 20);
+  const rlimit limit{bytes, bytes};  // room for two stacks of 8 MiB, not for seven
+  if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(3);
+  try {
+    cpu_factory().create(options({{"threads", "8"}}), Log());
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    std::_Exit(text.find("7 are needed") != std::string::npos &&
+                       text.find("use fewer threads (-t)") != std::string::npos
+                   ? 0
+                   : 1);
+  }
+  std::_Exit(2);
+}
+
+TEST(CpuPluginDeathTest, ThreadsTheSystemRefusesAreAnErrorNotAnAbort) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(create_with_little_memory_for_stacks(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST(CpuPlugin, ImportRefusesATypeItCannotDecodeNamingTensorAndType) {
   GgufWriter writer;

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "arguments/help.hpp"
 #include "arguments/load_settings.hpp"
@@ -115,7 +116,13 @@ int main_program(const std::vector<std::string>& arguments, const char* const* e
   } catch (const std::bad_alloc&) {
     console.error("out of memory. Fix: use a smaller model, prompt or -n, or a machine with more");
   } catch (const std::exception& error) {
-    console.error(fmt::format("internal error: {}. Fix: report this as a bug", error.what()));
+    const auto* system = dynamic_cast<const std::system_error*>(&error);
+    const bool no_thread =
+        system != nullptr && system->code() == std::errc::resource_unavailable_try_again;
+    console.error(
+        no_thread ? "the system refuses another thread. Fix: use fewer (-t), or raise the limit "
+                    "(ulimit -u and -v, the container's pids)"
+                  : fmt::format("internal error: {}. Fix: report this as a bug", error.what()));
   }
   return 1;
 }
