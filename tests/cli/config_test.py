@@ -4,7 +4,7 @@
 import os
 import subprocess
 
-from cli_case import FOLDER, CliCase, environment, main, model, parse_one_json, path, write
+from cli_case import FOLDER, USAGE, CliCase, environment, main, model, parse_one_json, path, write
 
 
 def without_times(answer):
@@ -40,6 +40,11 @@ class Precedence(CliCase):
         result = self.dllm("run", "--config", config, "-n", 2, cwd="/")
         self.assert_ok(result)
         self.assertEqual(result.stdout, b"==\n")
+
+    def test_a_plugin_folder_that_is_not_there_is_named_with_its_source(self):
+        config = write("folders.cfg", "plugin-dir = /no/such/folder\n")
+        result = self.dllm("run", "-m", "absent.gguf", "-p", "x", "--config", config)
+        self.assert_fails(result, USAGE, "/no/such/folder", "folders.cfg:1")
 
     def test_misspelt_variables_are_warned_about(self):
         result = self.dllm("run", "-m", model(), "-p", "Hi", "-n", 1, env={"DLLM_STPES": "3"})
