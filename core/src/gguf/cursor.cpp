@@ -1,4 +1,4 @@
-#include "cursor.hpp"
+#include "gguf/cursor.hpp"
 
 #include <fmt/format.h>
 

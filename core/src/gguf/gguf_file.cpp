@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "dllm/quant.hpp"
-#include "gguf_impl.hpp"
-#include "name_order.hpp"
-#include "split.hpp"
+#include "gguf/gguf_impl.hpp"
+#include "gguf/name_order.hpp"
+#include "gguf/split.hpp"
 
 namespace dllm {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dllm/gguf.hpp"
-#include "part.hpp"
+#include "gguf/part.hpp"
 
 namespace dllm {
 

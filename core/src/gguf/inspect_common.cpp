@@ -1,4 +1,4 @@
-#include "inspect_common.hpp"
+#include "gguf/inspect_common.hpp"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "dllm/inspect.hpp"
-#include "inspect_common.hpp"
+#include "gguf/inspect_common.hpp"
 
 namespace dllm {
 namespace {

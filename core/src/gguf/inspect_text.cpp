@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "dllm/inspect.hpp"
-#include "fault.hpp"
-#include "inspect_common.hpp"
+#include "gguf/fault.hpp"
+#include "gguf/inspect_common.hpp"
 
 namespace dllm {
 namespace {

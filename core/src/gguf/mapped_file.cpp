@@ -1,4 +1,4 @@
-#include "mapped_file.hpp"
+#include "gguf/mapped_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "dllm/error.hpp"
-#include "fault.hpp"
+#include "gguf/fault.hpp"
 
 namespace dllm::gguf {
 namespace {

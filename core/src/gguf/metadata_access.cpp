@@ -5,8 +5,8 @@
 #include <array>
 #include <limits>
 
-#include "fault.hpp"
-#include "gguf_impl.hpp"
+#include "gguf/fault.hpp"
+#include "gguf/gguf_impl.hpp"
 
 namespace dllm {
 namespace {

@@ -1,4 +1,4 @@
-#include "part.hpp"
+#include "gguf/part.hpp"
 
 #include <fmt/format.h>
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cursor.hpp"
 #include "dllm/gguf.hpp"
-#include "fault.hpp"
-#include "mapped_file.hpp"
+#include "gguf/cursor.hpp"
+#include "gguf/fault.hpp"
+#include "gguf/mapped_file.hpp"
 
 namespace dllm::gguf {
 

@@ -2,8 +2,8 @@
 
 #include <type_traits>
 
-#include "name_order.hpp"
-#include "part.hpp"
+#include "gguf/name_order.hpp"
+#include "gguf/part.hpp"
 
 namespace dllm::gguf {
 namespace {

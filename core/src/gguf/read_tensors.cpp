@@ -4,8 +4,8 @@
 #include <limits>
 #include <span>
 
-#include "name_order.hpp"
-#include "part.hpp"
+#include "gguf/name_order.hpp"
+#include "gguf/part.hpp"
 
 namespace dllm::gguf {
 namespace {

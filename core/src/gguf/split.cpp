@@ -1,4 +1,4 @@
-#include "split.hpp"
+#include "gguf/split.hpp"
 
 #include <fmt/format.h>
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "fault.hpp"
-#include "part.hpp"
+#include "gguf/fault.hpp"
+#include "gguf/part.hpp"
 
 namespace dllm::gguf {
 

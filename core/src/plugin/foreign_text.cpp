@@ -1,29 +1,28 @@
 #include "plugin/foreign_text.hpp"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <cstring>
+
+#include "base/utf8.hpp"
 
 namespace dllm {
 
 std::string printable(std::string_view bytes) {
   std::string text;
-  const auto* data = reinterpret_cast<const utf8proc_uint8_t*>(bytes.data());
-  for (std::size_t at = 0; at < bytes.size();) {
-    utf8proc_int32_t code = 0;
-    const utf8proc_ssize_t length =
-        utf8proc_iterate(data + at, static_cast<utf8proc_ssize_t>(bytes.size() - at), &code);
-    const bool ill_formed = length <= 0;
-    const bool control = code < 0x20 || (code >= 0x7f && code <= 0x9f);
-    if (!ill_formed && (code == '\n' || code == '\r' || code == '\t')) {
+  while (!bytes.empty()) {
+    const Utf8Step step = next_utf8(bytes);
+    const bool is_character = step.kind == Utf8Kind::character;
+    const std::size_t size = is_character ? step.size : 1;
+    const char first = bytes.front();
+    if (first == '\n' || first == '\r' || first == '\t') {
       text += ' ';
-    } else if (ill_formed || control) {
+    } else if (!is_character || is_control(step.code_point)) {
       text += '?';
     } else {
-      text.append(bytes.substr(at, static_cast<std::size_t>(length)));
+      text += bytes.substr(0, size);
     }
-    at += ill_formed ? 1 : static_cast<std::size_t>(length);
+    bytes.remove_prefix(size);
   }
   return text;
 }

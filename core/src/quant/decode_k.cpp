@@ -1,6 +1,6 @@
 // Blocks of 256: sub-blocks of 16 or 32 elements with small integer scales under one or two halves.
-#include "decode_blocks.hpp"
 #include "dllm/quant.hpp"
+#include "quant/decode_blocks.hpp"
 
 namespace dllm {
 

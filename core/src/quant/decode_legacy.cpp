@@ -1,7 +1,7 @@
 // Blocks of 32: one or two scales, codes in nibbles (element j in the low nibble of byte j,
 // element j + 16 in the high one) or bytes.
-#include "decode_blocks.hpp"
 #include "dllm/quant.hpp"
+#include "quant/decode_blocks.hpp"
 
 namespace dllm {
 namespace {

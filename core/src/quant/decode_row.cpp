@@ -3,9 +3,9 @@
 #include <array>
 #include <cstring>
 
-#include "decode_blocks.hpp"
 #include "dllm/error.hpp"
 #include "dllm/quant.hpp"
+#include "quant/decode_blocks.hpp"
 
 namespace dllm {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace dllm::tokenizing {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.hpp"
 #include "dllm/error.hpp"
-#include "tokenizer/utf8.hpp"
 
 namespace dllm::tokenizing {
 namespace {

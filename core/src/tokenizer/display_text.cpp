@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
+#include "base/utf8.hpp"
 #include "dllm/error.hpp"
-#include "tokenizer/utf8.hpp"
 
 namespace dllm {
-
-using namespace tokenizing;
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.hpp"
 #include "dllm/error.hpp"
-#include "tokenizer/utf8.hpp"
 
 namespace dllm::tokenizing {
 namespace {

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <bitset>
 
+#include "base/utf8.hpp"
 #include "dllm/error.hpp"
 #include "tokenizer/byte_pair_encoder.hpp"
 #include "tokenizer/chat_format.hpp"
 #include "tokenizer/normalize.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 #include "tokenizer/special_matcher.hpp"
-#include "tokenizer/utf8.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace dllm {

@@ -1,4 +1,4 @@
-// One step through UTF-8 that may be broken.
+// Going through UTF-8 that may be broken, step by step. Thread rule: pure functions, any thread.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace dllm::tokenizing {
+namespace dllm {
 
 enum class Utf8Kind {
   character,   ///< a well-formed sequence
@@ -28,8 +28,13 @@ std::size_t valid_utf8_prefix(std::string_view bytes);
 
 void append_utf8(std::string& out, std::uint32_t code_point);
 
+/// C0, DEL and C1: a terminal would act on them.
+inline bool is_control(std::uint32_t code_point) {
+  return code_point < 0x20 || (code_point >= 0x7F && code_point < 0xA0);
+}
+
 inline bool is_continuation_byte(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
-}  // namespace dllm::tokenizing
+}  // namespace dllm

@@ -1,6 +1,6 @@
-#include "tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
-namespace dllm::tokenizing {
+namespace dllm {
 namespace {
 
 struct Lead {
@@ -75,4 +75,4 @@ void append_utf8(std::string& out, std::uint32_t code_point) {
   }
 }
 
-}  // namespace dllm::tokenizing
+}  // namespace dllm
