@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "dllm/error.hpp"
 
 namespace dllm {
 namespace {

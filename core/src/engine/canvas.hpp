@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "dllm/engine.hpp"
 #include "dllm_sdk/sampler_abi.h"
 
 namespace dllm {
@@ -14,7 +13,7 @@ namespace dllm {
 class Canvas {
  public:
   /// Editable positions that hold the mask id are masked, other editable ones committed, the rest
-  /// fixed. `block_length` > 0 marks the starts of the model's trained blocks.
+  /// fixed. Where `facts` name a trained block length, blocks start at its multiples.
   Canvas(std::vector<std::int32_t> ids, std::vector<std::uint8_t> editable,
          const dllm_model_facts& facts);
 

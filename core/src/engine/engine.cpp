@@ -229,10 +229,9 @@ void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, bool for
 void Engine::Impl::apply_answers(std::size_t index) {
   Sequence& sequence = *in_batch[index];
   try {
-    const std::uint32_t bad = batch.first_non_finite(index, sequence.plan, stats);
-    if (bad != UINT32_MAX) {
+    if (const auto bad = batch.first_non_finite(index, sequence.plan, stats)) {
       throw Error(ErrorCode::bad_file,
-                  fmt::format("the logits of position {} are not finite at step {}", bad,
+                  fmt::format("the logits of position {} are not finite at step {}", *bad,
                               sequence.canvas.step()),
                   model.info().name.empty() ? model.info().architecture : model.info().name,
                   "the model file holds NaN or infinite weights: download or convert it again");

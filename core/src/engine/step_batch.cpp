@@ -83,39 +83,40 @@ std::uint32_t StepBatch::row_of(std::size_t index, const dllm_plan& plan, std::u
   return requests_[index].first_row + (full_logits_ ? plan.positions[i] : i);
 }
 
-std::uint32_t StepBatch::first_non_finite(std::size_t index, const dllm_plan& plan,
-                                          const HeadStats& stats) const {
+std::optional<std::uint32_t> StepBatch::first_non_finite(std::size_t index, const dllm_plan& plan,
+                                                         const HeadStats& stats) const {
   for (std::uint32_t i = 0; i < plan.n_positions; ++i) {
     if (stats.non_finite[row_of(index, plan, i)] != 0) return plan.positions[i];
   }
-  return UINT32_MAX;
+  return std::nullopt;
+}
+
+// Copies the asked rows out of all: the plan's i-th position becomes row i of picked_.
+void StepBatch::pick(std::size_t index, const dllm_plan& plan, const HeadStats& stats) {
+  picked_.reserve(plan.n_positions, stats.prob_of_stride, stats.top_stride);
+  for (std::uint32_t i = 0; i < plan.n_positions; ++i) {
+    const std::size_t row = row_of(index, plan, i);
+    const auto copy = [&](const auto& from, auto& to, std::size_t stride = 1) {
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(row * stride), stride,
+                  to.begin() + static_cast<std::ptrdiff_t>(i * stride));
+    };
+    copy(stats.sampled, picked_.sampled);
+    copy(stats.sampled_prob, picked_.sampled_prob);
+    copy(stats.argmax, picked_.argmax);
+    copy(stats.top1_prob, picked_.top1_prob);
+    copy(stats.top2_prob, picked_.top2_prob);
+    copy(stats.entropy, picked_.entropy);
+    copy(stats.log_sum_exp, picked_.log_sum_exp);
+    copy(stats.prob_of, picked_.prob_of, stats.prob_of_stride);
+    copy(stats.top_ids, picked_.top_ids, stats.top_stride);
+    copy(stats.top_probs, picked_.top_probs, stats.top_stride);
+  }
 }
 
 dllm_stats StepBatch::answers(std::size_t index, const dllm_plan& plan, const HeadStats& stats) {
-  const HeadStats* source = &stats;
-  std::size_t first = requests_[index].first_row;
-  if (full_logits_) {
-    picked_.reserve(plan.n_positions, stats.prob_of_stride, stats.top_stride);
-    for (std::uint32_t i = 0; i < plan.n_positions; ++i) {
-      const std::size_t row = row_of(index, plan, i);
-      picked_.sampled[i] = stats.sampled[row];
-      picked_.sampled_prob[i] = stats.sampled_prob[row];
-      picked_.argmax[i] = stats.argmax[row];
-      picked_.top1_prob[i] = stats.top1_prob[row];
-      picked_.top2_prob[i] = stats.top2_prob[row];
-      picked_.entropy[i] = stats.entropy[row];
-      picked_.log_sum_exp[i] = stats.log_sum_exp[row];
-      const auto copy = [&](const auto& from, auto& to, std::size_t stride) {
-        std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(row * stride), stride,
-                    to.begin() + static_cast<std::ptrdiff_t>(i * stride));
-      };
-      copy(stats.prob_of, picked_.prob_of, stats.prob_of_stride);
-      copy(stats.top_ids, picked_.top_ids, stats.top_stride);
-      copy(stats.top_probs, picked_.top_probs, stats.top_stride);
-    }
-    source = &picked_;
-    first = 0;
-  }
+  if (full_logits_) pick(index, plan, stats);
+  const HeadStats* source = full_logits_ ? &picked_ : &stats;
+  const std::size_t first = full_logits_ ? 0 : requests_[index].first_row;
   const auto wanted = [&](std::uint32_t bit, const auto& values, std::size_t stride = 1) {
     return (plan.want & bit) != 0 ? values.data() + first * stride : nullptr;
   };

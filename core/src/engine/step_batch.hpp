@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "dllm/engine.hpp"
 #include "dllm/head_stats.hpp"
 #include "dllm/model.hpp"
 #include "engine/canvas.hpp"
@@ -13,7 +15,7 @@ namespace dllm {
 
 class StepBatch {
  public:
-  StepBatch(const EngineLimits& limits);
+  explicit StepBatch(const EngineLimits& limits);
 
   void clear();
   bool empty() const { return requests_.empty(); }
@@ -34,15 +36,15 @@ class StepBatch {
   /// What the sampler of sequence `index` (in the order of add) asked, out of all answers. Pointers
   /// live until the next call.
   dllm_stats answers(std::size_t index, const dllm_plan& plan, const HeadStats& stats);
-  /// Row of the first non-finite answer the plan asked for, as a canvas position; n_positions if
-  /// none.
-  std::uint32_t first_non_finite(std::size_t index, const dllm_plan& plan,
-                                 const HeadStats& stats) const;
+  /// Canvas position of the first non-finite answer among those the plan asked for.
+  std::optional<std::uint32_t> first_non_finite(std::size_t index, const dllm_plan& plan,
+                                                const HeadStats& stats) const;
 
  private:
   void add_tokens(const Canvas& canvas, const dllm_model_facts& facts, bool unconditional);
   void add_rows(std::span<const std::uint32_t> positions, std::uint32_t begin);
   std::uint32_t row_of(std::size_t index, const dllm_plan& plan, std::uint32_t i) const;
+  void pick(std::size_t index, const dllm_plan& plan, const HeadStats& stats);
 
   bool full_logits_;
   std::vector<std::uint32_t> all_positions_;  // 0, 1, 2, ...: what --full-logits asks for

@@ -68,7 +68,8 @@ std::string copy_info(const dllm_option_info& from, std::uint32_t index, OptionI
   if (to.type != OptionType::choice) return {};
   if (from.n_choices > kMaxChoices || (from.n_choices > 0 && from.choices == nullptr)) {
     return fmt::format("option {} has {} choices and {}", to.name, from.n_choices,
-                       from.choices == nullptr ? "no list" : "1000 are allowed");
+                       from.choices == nullptr ? std::string("no list")
+                                               : fmt::format("{} are allowed", kMaxChoices));
   }
   for (std::uint32_t i = 0; i < from.n_choices; ++i) {
     if (from.choices[i] == nullptr) {
