@@ -1,6 +1,6 @@
 // Which kernels this machine runs: chosen once, from CPUID, or forced by name.
 //
-//   const Isa& isa = choose_isa("auto");   // or "avx2"
+//   const Isa& isa = choose_isa("avx2", "backend option isa");
 //
 // To add an instruction set: one kernels_*.cpp, one line in isa.cpp.
 #pragma once
@@ -23,7 +23,8 @@ struct Isa {
 /// Slowest first.
 std::span<const Isa> all_isas();
 
-/// True where the processor has x86-64-v2 (SSE4.2, POPCNT, CMPXCHG16B) or is another architecture.
+/// True where the processor has x86-64-v2 (told by SSE4.2, SSSE3 and POPCNT) or is another
+/// architecture.
 bool meets_baseline();
 
 /// `name`: "auto" takes the fastest usable. Throws Error (bad_usage) for an unknown name, or one

@@ -1,6 +1,6 @@
 // The table of functions an instruction set provides: everything hot, and nothing else.
 //
-//   const Kernels& k = *choose_isa("auto").kernels;
+//   const Kernels& k = *choose_isa("auto", "").kernels;
 //   k.unpack_codes(block, tile);                              // once per weight block
 //   k.multiply_codes(tile, panel, stride, n_rows, acc);       // for all rows of the canvas
 //

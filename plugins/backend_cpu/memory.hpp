@@ -1,7 +1,7 @@
 // Aligned memory of the CPU backend.
 //
-//   AlignedMemory weights(bytes);            // 64-byte aligned, zero, not resident until touched
-//   float* scratch = floats.as<float>();
+//   AlignedMemory memory(bytes, "weights");  // 64-byte aligned, zero, not resident until touched
+//   float* floats = memory.as<float>();
 //
 // Large pieces come straight from the system (huge pages where it grants them), so that what is
 // never touched is never resident and what is freed goes back at once.

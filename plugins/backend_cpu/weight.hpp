@@ -1,9 +1,9 @@
 // What the CPU backend keeps of a weight.
 //
 // Matrix      GGUF's own blocks, rearranged so that what one work item reads is contiguous: tiles
-// of
-//             kTileRows rows; inside a tile block after block of kBlockCols inputs; inside a block
-//             row after row. Same size as in the file; the last tile and block may be smaller.
+//             of kTileRows rows; inside a tile block after block of kBlockCols inputs; inside a
+//             block row after row. Same size as in the file; the last tile and block may be
+//             smaller.
 // Vector      norms and biases, decoded to f32 once
 // Table       an embedding: stays in the mapped file, rows are decoded on look-up
 #pragma once

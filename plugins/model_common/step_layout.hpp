@@ -26,8 +26,8 @@ class StepLayout {
   void build(const ForwardBatch& batch, const ModelInfo& info);
 
   /// Row of the pack that scores score[i]: with the shift, the row before it in its own sequence
-  /// (row 0 scores position 0 too; Dream `generation_utils.py`: cat(logits[:, :1], logits[:,
-  /// :-1])).
+  /// (row 0 scores position 0 too; Dream `generation_utils.py` moves the logits on by one row and
+  /// keeps the first).
   std::span<const std::int32_t> scored_rows() const noexcept { return scored_rows_; }
   /// Rope position of each of those rows.
   std::span<const std::int32_t> scored_positions() const noexcept { return scored_positions_; }

@@ -52,7 +52,6 @@ void Transformer::reserve(const BatchLimits& limits) {
             .all_spans = backend_.make_attention_spans(spans),
             .scored_spans = backend_.make_attention_spans(spans)};
   layout_.reserve(limits);
-  limits_ = limits;
 }
 
 void Transformer::forward_stats(const ForwardBatch& batch, std::span<const StatsRequest> requests,

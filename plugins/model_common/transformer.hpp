@@ -1,11 +1,12 @@
 // The dense diffusion transformer that LLaDA and Dream share, written once in Backend ops.
 //
-//   class LladaFactory : public TransformerFactory { LladaFactory() : TransformerFactory(kLlada) {}
+//   class LladaFactory : public TransformerFactory {
+//     LladaFactory() : TransformerFactory(kLlada) {}
 //   };
 //
 // Start with run_layers() in transformer.cpp: it reads like the papers. StepLayout
-// (step_layout.hpp) turns a ForwardBatch into the index lists that the ops read. Thread rule: one
-// thread per model and its backend.
+// (step_layout.hpp) turns a ForwardBatch into the index lists that the ops read.
+// Thread rule: one thread per model and its backend.
 #pragma once
 
 #include <array>
@@ -66,7 +67,6 @@ class Transformer final : public Model {
   RopeKind rope_;
   ModelWeights weights_;
   Backend& backend_;
-  BatchLimits limits_;
   StepLayout layout_;
   Activations act_;
   StepLists lists_;

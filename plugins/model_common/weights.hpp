@@ -4,7 +4,7 @@
 //   ModelWeights weights;
 //   WeightPlan plan(*file, hp, architecture, weights);
 //   plan.check(backend, log);                 // every tensor, before anything is imported
-//   plan.import_weights(file, backend, progress);     // in file order
+//   plan.import_weights(file, backend, progress);  // in file order
 #pragma once
 
 #include <memory>
@@ -51,9 +51,9 @@ class WeightPlan {
              ModelWeights& weights);
 
   /// Throws Error (bad_file) for a missing tensor, a wrong shape (naming both shapes) and a vector
-  /// that is not finite; Error
-  /// (unsupported) for a type the backend cannot use and for tensors that would change the forward
-  /// pass in a way it does not compute. Other tensors nobody uses are named in the log.
+  /// that is not finite; Error (unsupported) for a type the backend cannot use and for tensors that
+  /// would change the forward pass in a way it does not compute. Other tensors nobody uses are
+  /// named in the log.
   void check(const Backend& backend, const Log& log) const;
 
   /// Imports every tensor, in file order. Bytes in progress are tensor bytes.

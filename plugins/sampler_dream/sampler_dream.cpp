@@ -85,8 +85,7 @@ Settings read_settings(const Options& options, const dllm_model_facts& facts) {
   if (settings.algorithm == Algorithm::origin && settings.alg_temp > 0) {
     throw dllm::sdk::OptionError(
         "alg_temp acts on a confidence, which algorithm origin does not use. Fix: leave alg_temp "
-        "at "
-        "0, or choose maskgit_plus, topk_margin or entropy");
+        "at 0, or choose maskgit_plus, topk_margin or entropy");
   }
   return settings;
 }

@@ -221,8 +221,7 @@ class LladaRun final : public dllm::sdk::Run {
   std::uint64_t seed_;
   std::uint32_t n_steps_ = 0;
   std::uint32_t n_blocks_ = 0;
-  std::vector<std::uint32_t>
-      block_ends_;  // position behind each block; of the last: the canvas' end
+  std::vector<std::uint32_t> block_ends_;  // position behind each; of the last the canvas' end
   std::uint32_t block_ = 0;
   std::uint32_t step_in_block_ = 0;
   std::uint32_t block_masked_ = 0;  // masked positions at the start of the block under way

@@ -31,8 +31,8 @@ struct RowStats {
   std::vector<double> prob_of;
   std::vector<std::int32_t> top_ids;
   std::vector<double> top_probs;
-  double sampled_lead =
-      0;  ///< noised value of the sampled id minus the next: how clear the draw is
+  /// Noised value of the sampled id minus the next one: how clear the draw is.
+  double sampled_lead = 0;
 };
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();

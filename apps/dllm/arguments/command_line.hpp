@@ -1,6 +1,6 @@
 // From argv to assignments.
 //
-//   CommandLine line = parse_command_line(kRun, {"-sys", "Be brief", "--temp=0"});
+//   std::vector<Assignment> given = parse_command_line(kRun, {"-sys", "Be brief", "--temp=0"});
 //
 // argv is first rewritten so that every option is "--long-name=value" in the table's spelling
 // (Boost.Program_options alone reads "-sys X" as "-s ys" and completes prefixes); then

@@ -1,8 +1,9 @@
 // --dump-step-stats FILE: one JSON value a line and step.
 //
-// {"step": 0, "forward": true, "scored": 32, "edits": [{"kind": "commit", "position": 17, "token":
-// 5,
-//  "piece": "a", "confidence": 0.98}], "masked": 127, "ms": 12.5}
+//   {"step": 0, "forward": true, "scored": 32,
+//    "edits": [{"kind": "commit", "position": 17, "token": 5, "piece": "a", "confidence": 0.98}],
+//    "masked": 127, "ms": 12.5}
+//
 // Thread rule: one thread.
 #pragma once
 

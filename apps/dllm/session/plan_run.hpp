@@ -1,11 +1,14 @@
 // A run, planned and checked before any weight is read.
 //
-//   RunPlan plan = plan_run(runtime, settings, prompt);   // every refusal that needs no weights
-//   LoadedModel model = load_model(runtime, settings, plan.model, console);
+//   SamplerChoice sampler = choose_sampler(runtime.plugins(), settings);
+//   BackendChoice backend = choose_backend(runtime, settings);
+//   RunPlan plan = plan_run(runtime, settings, sampler, prompt, seed);
+//   LoadedModel loaded = load_model(runtime, backend, plan.model, console);
 //
-// Order: sampler and backend by name with their options, then the file's header, the model plugin,
-// the tokenizer, the prompt's ids, the context, and the sampler's own word on the canvas. Thread
-// rule: values; one thread.
+// Sampler and backend are chosen by name with their options, before the file is opened. plan_run
+// makes every other refusal that needs no weights: the file's header, the model plugin, the
+// tokenizer, the prompt's ids, the context, and the sampler's own word on the canvas.
+// Thread rule: values; one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Engine: canvases of many sequences, advanced together by one forward a step.
 //
-//   Engine engine(*model, {.max_sequences = 1, .max_tokens = 160});
+//   Engine engine(*model, {.max_sequences = 1, .max_sequence_length = 160, .max_tokens = 160});
 //   auto id = engine.add(std::move(request));
 //   while (engine.running()) engine.step();
 //   engine.result(id).ids;

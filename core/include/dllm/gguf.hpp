@@ -11,10 +11,10 @@
 // File, in order: "GGUF", u32 version, i64 n_tensors, i64 n_kv; n_kv entries (string key, i32 value
 // type, value); n_tensors entries (string name, u32 n_dims, n_dims x i64, i32 type, u64 offset);
 // zero bytes up to `general.alignment`; tensor data. Source: ggml `gguf.h`.
-// What is refused beyond the format's own rules: zero dimensions and dimensions of size 0, more than
-// 4 dimensions, names over 63 bytes, alignments above 1 MiB, more than 65,536 keys, 262,144 tensors
-// or 8,388,608 array elements in one file. Tensor data may lie in any order and with gaps, but
-// aligned, inside the file and never overlapping. Types this build cannot decode still load here.
+// What is refused beyond the format's own rules: zero dimensions and dimensions of size 0, more
+// than 4 dimensions, names over 63 bytes, alignments above 1 MiB, more than 65,536 keys, 262,144
+// tensors or 8,388,608 array elements in one file. Tensor data may lie in any order and with gaps,
+// but aligned, inside the file and never overlapping. Types this build cannot decode still load.
 // Thread rule: const after open(), any thread.
 #pragma once
 

@@ -7,20 +7,21 @@
 //               l = -inf everywhere; `allow_all` lifts the last two
 //   tempered    z = l / T where T > 0, else z = l
 //   filtered    keep = all ids; where top_p < 1: sort by z (ties: lower id first), keep the
-//   shortest
-//               prefix whose softmax mass exceeds top_p (the token that crosses stays; at least
-//               one); then where top_k > 0: of those keep z >= k-th largest (ties stay). Dream's
-//               order: temperature, top_p, top_k
+//               shortest prefix whose softmax mass exceeds top_p (the token that crosses stays; at
+//               least one); then where top_k > 0: of those keep z >= k-th largest (ties stay).
+//               Dream's order: temperature, top_p, top_k
 //   sampled     T = 0: argmax l. T > 0: argmax over kept ids of z + g, g = -ln(-ln u),
 //               u = philox_uniform(seed, step, position, id, candidate). Ties: lowest id
 //   D           domain raw: softmax of l (no T, no filter) without the ids in suppress_confidence;
 //               domain filtered: softmax of z over kept ids, without those in suppress_confidence.
 //               A suppressed id has probability 0
-//   sampled_prob  D(sampled);   top1_prob, top2_prob  the two largest D (0 where there is no
-//   second) entropy       -sum D ln D (nats);   log_sum_exp  ln sum exp of what D is the softmax of
-//   prob_of[j]    D(ids[j]);   top list  the k largest D with ids (ties: lower id first)
-//   non_finite    a logit of the row is NaN or +inf, or all are -inf: the other figures mean
-//   nothing
+//   sampled_prob  D(sampled)
+//   top1_prob, top2_prob  the two largest D (0 where there is no second)
+//   entropy       -sum D ln D (nats)
+//   log_sum_exp   ln sum exp of what D is the softmax of
+//   prob_of[j]    D(ids[j])
+//   top list      the k largest D with ids (ties: lower id first)
+//   non_finite    a logit of the row is NaN or +inf, or all are -inf: the others mean nothing
 #pragma once
 
 #include <cstdint>

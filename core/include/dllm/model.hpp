@@ -1,7 +1,10 @@
 // Model: weights of one network and one device-free forward pass.
 //
-//   auto model = factory.load(file, backend, {});
-//   model->reserve({.max_tokens = 160, .max_score_rows = 128, .max_sequences = 1});
+//   auto model = factory.load(file, backend, log, {});
+//   model->reserve({.max_tokens = 160,
+//                   .max_score_rows = 128,
+//                   .max_sequences = 1,
+//                   .max_sequence_length = 160});
 //   model->forward_stats(batch, requests, stats);
 //
 // A model is a plugin (plugins/model_*). It writes its forward once in Backend ops and knows no

@@ -1,5 +1,4 @@
-// Self-described options of plugins: what a sampler or backend takes, and values checked against
-// it.
+// Self-described options of plugins: what a sampler or backend takes, and values checked by that.
 //
 //   OptionValues values = check_options(sampler.options(), {{"steps", "64"}}, "sampler llada");
 //
@@ -31,7 +30,7 @@ struct OptionInfo {
   bool maximum_exclusive = false;
   std::vector<std::string> choices;  ///< for choice
 
-  /// The allowed values in words: "0 to 1", "low_confidence | random".
+  /// The allowed values in words: "a number from 0 to 1", "low_confidence | random".
   std::string range_text() const;
 };
 

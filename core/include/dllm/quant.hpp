@@ -2,7 +2,7 @@
 // held to.
 //
 //   std::vector<float> row(n);
-//   decode_row(DType::q4_k, bytes, row);     // throws Error::unsupported for IQ2_XXS and the like
+//   decode_row(DType::q4_k, bytes, row);     // throws Error (unsupported) for IQ2_XXS and the like
 //
 // Results equal PyPI `gguf`'s `dequantize` bit for bit (compiled without fused contraction).
 // Layouts: ggml `ggml-common.h`; formulas: ggml `ggml-quants.c`, dequantize_row_*.

@@ -31,8 +31,8 @@ struct TokenizerOptions {
 /// What encoding did, for tests of its time bound and for profiles.
 struct EncodeWork {
   std::uint64_t pieces = 0;  ///< of the pre-tokenizer
-  std::uint64_t merge_candidates =
-      0;  ///< pairs looked up: at most 3 a byte of text, whatever the text
+  /// Pairs looked up: at most 3 a byte of text, whatever the text.
+  std::uint64_t merge_candidates = 0;
 };
 
 struct EncodeOptions {
