@@ -1,8 +1,8 @@
 /* The C boundary every dllm plugin crosses: descriptor, host table, entry point.
  *
- * A plugin is a shared object with one descriptor in an ELF note (section ".note.dllm", owner "dllm",
- * type 1) and one exported function, dllm_plugin_entry. dllm reads the descriptor before it loads the
- * file, so a plugin that does not fit is refused without running any of its code.
+ * A plugin is a shared object with one descriptor in an ELF note (section ".note.dllm", owner
+ * "dllm", type 1) and one exported function, dllm_plugin_entry. dllm reads the descriptor before it
+ * loads the file, so a plugin that does not fit is refused without running any of its code.
  *
  * Versioning: a host of ABI major M, minor m accepts plugins of major M and minor <= m. Minor grows
  * by appending fields and functions, guarded by struct_size; anything else is a new major.
@@ -22,7 +22,7 @@ extern "C" {
 
 #define DLLM_PLUGIN_ABI_MAJOR 1
 #define DLLM_PLUGIN_ABI_MINOR 0
-#define DLLM_PLUGIN_MAGIC "DLLMPLG"  /* 7 characters and the terminator: 8 bytes */
+#define DLLM_PLUGIN_MAGIC "DLLMPLG" /* 7 characters and the terminator: 8 bytes */
 #define DLLM_PLUGIN_NOTE_SECTION ".note.dllm"
 #define DLLM_PLUGIN_NOTE_OWNER "dllm"
 #define DLLM_PLUGIN_NOTE_TYPE 1
@@ -42,11 +42,11 @@ typedef struct dllm_plugin_descriptor {
   uint16_t abi_major;
   uint16_t abi_minor;
   uint32_t kind;
-  uint32_t reserved;   /* 0 */
-  char id[32];         /* [a-z0-9_]+, what the user types: "llada" */
-  char version[32];    /* the plugin's own version: "1.0.0" */
-  char tag[192];       /* C++ tier (backends, models): exact build tag; samplers: empty */
-  char summary[128];   /* one line for `dllm plugins` */
+  uint32_t reserved; /* 0 */
+  char id[32];       /* [a-z0-9_]+, what the user types: "llada" */
+  char version[32];  /* the plugin's own version: "1.0.0" */
+  char tag[192];     /* C++ tier (backends, models): exact build tag; samplers: empty */
+  char summary[128]; /* one line for `dllm plugins` */
 } dllm_plugin_descriptor;
 
 /* The note as it lies in the file. */
@@ -67,21 +67,21 @@ typedef struct dllm_plugin_note {
 
 /* Defines the note; use once in a plugin, at file scope. The strings are literals that fit their
  * array with the terminator. */
-#define DLLM_PLUGIN_NOTE(kind_, id_, version_, tag_, summary_)                                 \
-  __attribute__((section(DLLM_PLUGIN_NOTE_SECTION), used, aligned(4)))                         \
-  DLLM_PLUGIN_NOTE_UNPADDED static const dllm_plugin_note dllm_plugin_note_instance = {        \
-      5u,                                                                                      \
-      (uint32_t)sizeof(dllm_plugin_descriptor),                                                \
-      DLLM_PLUGIN_NOTE_TYPE,                                                                   \
-      DLLM_PLUGIN_NOTE_OWNER,                                                                  \
-      {DLLM_PLUGIN_MAGIC, (uint32_t)sizeof(dllm_plugin_descriptor), DLLM_PLUGIN_ABI_MAJOR,     \
+#define DLLM_PLUGIN_NOTE(kind_, id_, version_, tag_, summary_)                             \
+  __attribute__((section(DLLM_PLUGIN_NOTE_SECTION), used, aligned(4)))                     \
+  DLLM_PLUGIN_NOTE_UNPADDED static const dllm_plugin_note dllm_plugin_note_instance = {    \
+      5u,                                                                                  \
+      (uint32_t)sizeof(dllm_plugin_descriptor),                                            \
+      DLLM_PLUGIN_NOTE_TYPE,                                                               \
+      DLLM_PLUGIN_NOTE_OWNER,                                                              \
+      {DLLM_PLUGIN_MAGIC, (uint32_t)sizeof(dllm_plugin_descriptor), DLLM_PLUGIN_ABI_MAJOR, \
        DLLM_PLUGIN_ABI_MINOR, kind_, 0u, id_, version_, tag_, summary_}}
 
 /* Every fallible function returns one of these. */
 typedef int32_t dllm_status;
 #define DLLM_OK 0
-#define DLLM_ERROR 1         /* the message says what, where, how to fix */
-#define DLLM_BAD_OPTION 2    /* as DLLM_ERROR, and the user can correct it on the command line */
+#define DLLM_ERROR 1      /* the message says what, where, how to fix */
+#define DLLM_BAD_OPTION 2 /* as DLLM_ERROR, and the user can correct it on the command line */
 
 /* Filled by the callee on failure; owned by the caller. Zero-terminated UTF-8. */
 typedef struct dllm_error {
@@ -95,8 +95,8 @@ typedef struct dllm_error {
 #define DLLM_LOG_WARNING 2
 #define DLLM_LOG_ERROR 3
 
-/* What the host offers a plugin; lives as long as the process; once the
- * Runtime that gave it is gone, log does nothing. */
+/* What the host offers a plugin. Lives as long as the process; once the Runtime that gave it is
+ * gone, log does nothing. */
 typedef struct dllm_host_v1 {
   uint32_t struct_size;
   uint16_t abi_major;
@@ -108,8 +108,8 @@ typedef struct dllm_host_v1 {
   const void* (*get_extension)(void* context, const char* name);
 } dllm_host_v1;
 
-/* [before anything else; once per Runtime of the process] Returns the kind's table (samplers: const dllm_sampler_v1*;
- * backends and models: the C++ factory), or NULL with a message. */
+/* [before anything else; once per Runtime of the process] Returns the kind's table (samplers: const
+ * dllm_sampler_v1*; backends and models: the C++ factory), or NULL with a message. */
 typedef const void* (*dllm_plugin_entry_fn)(const dllm_host_v1* host, dllm_error* error);
 DLLM_PLUGIN_EXPORT const void* dllm_plugin_entry(const dllm_host_v1* host, dllm_error* error);
 

@@ -180,33 +180,20 @@ inline dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const
 }  // namespace detail
 
 /// The C table of a rule; `options` must live for ever.
+template <typename Rule>
+constexpr dllm_sampler_v1 make_table(const dllm_option_info* options, std::uint32_t n_options) {
+  return {sizeof(dllm_sampler_v1), n_options,      options,      &detail::create<Rule>,
+          &detail::destroy,        &detail::start, &detail::end, &detail::plan,
+          &detail::apply,          nullptr};
+}
 template <typename Rule, std::size_t N>
 constexpr dllm_sampler_v1 make_table(const dllm_option_info (&options)[N]) {
-  return {sizeof(dllm_sampler_v1),
-          static_cast<std::uint32_t>(N),
-          options,
-          &detail::create<Rule>,
-          &detail::destroy,
-          &detail::start,
-          &detail::end,
-          &detail::plan,
-          &detail::apply,
-          nullptr};
+  return make_table<Rule>(options, static_cast<std::uint32_t>(N));
 }
-
-/// The table of a rule without options.
+/// Of a rule without options.
 template <typename Rule>
 constexpr dllm_sampler_v1 make_table(std::nullptr_t) {
-  return {sizeof(dllm_sampler_v1),
-          0,
-          nullptr,
-          &detail::create<Rule>,
-          &detail::destroy,
-          &detail::start,
-          &detail::end,
-          &detail::plan,
-          &detail::apply,
-          nullptr};
+  return make_table<Rule>(nullptr, 0);
 }
 
 }  // namespace dllm::sdk

@@ -1,15 +1,16 @@
 /* The C boundary of a sampler: a decoding rule for masked diffusion language models.
  *
- * A sampler is made once from validated options, immutable and shared. Each sequence gets a run. Each
- * step the host calls
+ * A sampler is made once from validated options, immutable and shared. Each sequence gets a run.
+ * Each step the host calls
  *     plan(run, canvas)          -> which positions to score, which statistics (changes nothing)
  *     apply(run, canvas, stats)  -> edits: commit, replace, remask; and whether the run is finished
  * The host checks every plan and edit, writes the canvas, and calls again. A plan that asks for no
  * position costs no forward: apply is called with n_rows = 0.
  *
  * Statistics are defined in dllm_stats below. Ownership: what the plugin returns by pointer lives
- * until the next call on the same run (tables and option infos: for ever); what the host passes lives
- * for the call. Thread tags: [any thread], [one thread per run] = never two calls on one run at once.
+ * until the next call on the same run (tables and option infos: for ever); what the host passes
+ * lives for the call. Thread tags: [any thread], [one thread per run] = never two calls on one run
+ * at once.
  * Compiles as C11 and C++17, needs only the C standard library.
  */
 #ifndef DLLM_SDK_SAMPLER_ABI_H
@@ -23,7 +24,7 @@
 extern "C" {
 #endif
 
-/* ---- options ---- */
+/* Options. */
 
 #define DLLM_OPTION_INTEGER 0u
 #define DLLM_OPTION_NUMBER 1u
@@ -47,7 +48,8 @@ typedef struct dllm_option_info {
   const char* const* choices; /* CHOICE */
 } dllm_option_info;
 
-/* One value, already checked by the host against its info. Every option is passed, in info order. */
+/* One value, already checked by the host against its info. Every option is passed, in the order of
+ * the infos. */
 typedef struct dllm_option_value {
   const char* name;
   const char* text;
@@ -55,7 +57,7 @@ typedef struct dllm_option_value {
   double number;   /* NUMBER, INTEGER */
 } dllm_option_value;
 
-/* ---- what a sampler is told ---- */
+/* What a sampler is told. */
 
 /* Facts of the model in use; ids are -1 where the vocabulary has none. */
 typedef struct dllm_model_facts {
@@ -84,15 +86,15 @@ typedef struct dllm_model_facts {
 typedef struct dllm_canvas {
   uint32_t struct_size;
   uint32_t n_positions;
-  const int32_t* ids;       /* [n_positions]; the mask id where masked */
-  const uint8_t* state;     /* [n_positions] DLLM_POSITION_* */
-  const uint8_t* editable;  /* [n_positions] 1 where edits are allowed */
+  const int32_t* ids;           /* [n_positions]; the mask id where masked */
+  const uint8_t* state;         /* [n_positions] DLLM_POSITION_* */
+  const uint8_t* editable;      /* [n_positions] 1 where edits are allowed */
   const uint32_t* block_starts; /* ascending; from the model's trained block length, else none */
   uint32_t n_block_starts;
-  uint32_t step;            /* plan/apply rounds finished so far, those without a forward included */
+  uint32_t step; /* plan/apply rounds finished so far, those without a forward included */
 } dllm_canvas;
 
-/* ---- plan ---- */
+/* Plan. */
 
 #define DLLM_STAT_SAMPLED (1u << 0)     /* sampled, sampled_prob */
 #define DLLM_STAT_ARGMAX (1u << 1)      /* argmax */
@@ -126,13 +128,13 @@ typedef struct dllm_plan {
   uint32_t n_suppress_both;
   uint32_t n_suppress_confidence;
   uint32_t n_prob_of;
-  uint32_t n_top_list;       /* at most 64 */
+  uint32_t n_top_list;                /* at most 64 */
   const int32_t* suppress_both;       /* ids out of candidate and probability */
   const int32_t* suppress_confidence; /* ids out of the probability only */
   const int32_t* prob_of;             /* at most 64 ids, the same for every position */
 } dllm_plan;
 
-/* ---- statistics ----
+/* Statistics.
  * For one row with logits l over the vocabulary (after guidance):
  *   suppressed  suppress_both, and unless ALLOW_ALL the mask id and ids >= n_tokens: l = -inf
  *   tempered    z = l / temperature where temperature > 0, else z = l
@@ -140,10 +142,11 @@ typedef struct dllm_plan {
  *               mass exceeds top_p; then top_k > 0: of those keep z >= the k-th largest (ties stay)
  *   sampled     temperature 0: argmax l; else argmax over kept ids of z - ln(-ln u), u the uniform
  *               draw (seed; step, position, id, DLLM_DRAW_CANDIDATE). Ties: lowest id
- *   D           domain RAW: softmax(l); FILTERED: softmax of z over kept ids; both without the ids in
- *               suppress_confidence, which have probability 0
- *   sampled_prob = D(sampled); top1_prob, top2_prob the two largest D; entropy = -sum D ln D (nats);
- *   log_sum_exp of what D is the softmax of; prob_of[j] = D(ids[j]); top list: largest D first
+ *   D           domain RAW: softmax(l); FILTERED: softmax of z over kept ids; both without the ids
+ *               in suppress_confidence, which have probability 0
+ *   sampled_prob = D(sampled); top1_prob, top2_prob: the two largest D
+ *   entropy = -sum D ln D (nats); log_sum_exp: of what D is the softmax of
+ *   prob_of[j] = D(ids[j]); top list: largest D first
  * Arrays have n_rows entries in the order of the plan's positions; those not wanted are NULL. */
 typedef struct dllm_stats {
   uint32_t struct_size;
@@ -156,18 +159,18 @@ typedef struct dllm_stats {
   const float* top2_prob;
   const float* entropy;
   const float* log_sum_exp;
-  const float* prob_of;      /* [row * n_prob_of + j] */
-  const int32_t* top_ids;    /* [row * n_top_list + j] */
-  const float* top_probs;    /* likewise */
-  uint32_t n_prob_of;  /* row stride of prob_of, at least the plan's n_prob_of */
-  uint32_t n_top_list; /* row stride of the top list, at least the plan's n_top_list */
+  const float* prob_of;   /* [row * n_prob_of + j] */
+  const int32_t* top_ids; /* [row * n_top_list + j] */
+  const float* top_probs; /* likewise */
+  uint32_t n_prob_of;     /* row stride of prob_of, at least the plan's n_prob_of */
+  uint32_t n_top_list;    /* row stride of the top list, at least the plan's n_top_list */
 } dllm_stats;
 
-/* ---- edits ---- */
+/* Edits. */
 
-#define DLLM_EDIT_COMMIT 0u  /* masked -> committed */
-#define DLLM_EDIT_REPLACE 1u /* committed or revocable -> another token */
-#define DLLM_EDIT_REMASK 2u  /* committed or revocable -> masked; token is ignored */
+#define DLLM_EDIT_COMMIT 0u           /* masked -> committed */
+#define DLLM_EDIT_REPLACE 1u          /* committed or revocable -> another token */
+#define DLLM_EDIT_REMASK 2u           /* committed or revocable -> masked; token is ignored */
 #define DLLM_EDIT_COMMIT_REVOCABLE 3u /* masked -> revocable */
 
 typedef struct dllm_edit {
@@ -182,13 +185,13 @@ typedef struct dllm_edit {
 
 typedef struct dllm_edits {
   uint32_t struct_size;
-  uint32_t status;    /* DLLM_RUN_* */
+  uint32_t status; /* DLLM_RUN_* */
   uint32_t n_edits;
   uint32_t reserved;
   const dllm_edit* edits; /* each position at most once */
 } dllm_edits;
 
-/* ---- the table ---- */
+/* The table. */
 
 typedef struct dllm_sampler dllm_sampler;         /* opaque: one configured rule */
 typedef struct dllm_sampler_run dllm_sampler_run; /* opaque: one sequence's state */

@@ -31,7 +31,7 @@ class OptionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// ---- options as data ----
+// Options as data.
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
@@ -124,7 +124,7 @@ class Options {
   std::uint32_t n_values_;
 };
 
-// ---- what a run sees and says ----
+// What a run sees and says.
 
 /// One sequence as it stands; a view, valid for the call.
 class Canvas {
@@ -252,7 +252,7 @@ class Sampler {
   virtual std::unique_ptr<Run> start(const Canvas& canvas, std::uint64_t seed) const = 0;
 };
 
-// ---- helpers for rules ----
+// Helpers for rules.
 
 /// Indices of the `count` largest scores (all if fewer), in ascending index order. Equal scores:
 /// the lower index first. Throws for NaN, which no order can rank.
