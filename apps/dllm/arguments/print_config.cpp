@@ -36,8 +36,7 @@ std::string option_lines(const OptionSpec& spec, const Settings& settings) {
   }
   std::string lines;
   for (const std::string& value : setting->values) {
-    lines += config_line(spec.name, spec.is_path ? absolute_path(value) : value,
-                         fmt::format("{}, {}", setting->spelled, setting->place));
+    lines += config_line(spec.name, spec.is_path ? absolute_path(value) : value, setting->origin());
   }
   return lines;
 }

@@ -81,6 +81,8 @@ std::string default_text(std::string_view name) {
 
 }  // namespace
 
+std::string Setting::origin() const { return fmt::format("{}, {}", spelled, place); }
+
 Assignment make_assignment(const OptionSpec& spec, std::string_view value, std::string_view spelled,
                            std::string_view place, const std::filesystem::path& base) {
   Assignment made{spec.key(), std::string(value), std::string(spelled), std::string(place)};
@@ -108,8 +110,7 @@ Assignment make_plugin_assignment(Owner owner, std::string_view name, std::strin
 void Settings::merge(const std::vector<Assignment>& source) {
   SettingMap fresh = collect(source);
   refuse_rivals(fresh);
-  std::set<std::string_view, std::less<>>
-      decided;  // words of alternatives chosen by earlier sources
+  std::set<std::string_view> decided;  // words of alternatives chosen by earlier sources
   for (const auto& [key, setting] : values_) decided.insert(alternatives_of(key));
   decided.erase("");
   for (auto& [key, setting] : fresh) {
@@ -131,7 +132,7 @@ const Setting* Settings::find(std::string_view key) const {
 
 std::string Settings::origin(std::string_view key) const {
   const Setting* setting = find(key);
-  return setting == nullptr ? "" : fmt::format("{}, {}", setting->spelled, setting->place);
+  return setting == nullptr ? "" : setting->origin();
 }
 
 std::string Settings::text(std::string_view name) const {

@@ -32,6 +32,9 @@ struct Setting {
   std::vector<std::string> values;  ///< more than one where the option repeats
   std::string spelled;
   std::string place;
+
+  /// For messages: "--steps, command line".
+  std::string origin() const;
 };
 
 /// Makes the assignment for `spec`: checks the value (throws Error bad_usage that names option,
@@ -54,7 +57,7 @@ class Settings {
   void replace(std::string_view key, std::string value, std::string_view place);
 
   const Setting* find(std::string_view key) const;
-  /// Where a value came from, for messages: "--steps (command line)"; empty for a default.
+  /// Where a value came from (Setting::origin); empty for a default.
   std::string origin(std::string_view key) const;
 
   bool has(std::string_view key) const { return find(key) != nullptr; }

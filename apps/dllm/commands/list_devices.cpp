@@ -42,8 +42,8 @@ int list_devices(const Settings& settings, Console& console) {
   Json backends = Json::array();
   for (const std::string& id : runtime->plugins().ids(PluginKind::backend)) {
     const PluginRecord* record = runtime->plugins().find(PluginKind::backend, id);
-    DLLM_ASSERT(record != nullptr && record->backend != nullptr);
-    const BackendFactory::Probe probe = record->backend->probe();
+    DLLM_ASSERT(record != nullptr);
+    const BackendFactory::Probe probe = probe_backend(*record);
     lines += device_lines(id, probe);
     backends.push_back(backend_json(id, probe));
   }

@@ -1,6 +1,4 @@
 // --print-config: the settings of a command with their origins, plugin options included.
-#include <fmt/format.h>
-
 #include "arguments/print_config.hpp"
 #include "commands/commands.hpp"
 #include "session/make_runtime.hpp"
@@ -20,9 +18,7 @@ std::vector<PluginValue> plugin_values(const PluginRecord& plugin, const OptionV
     const std::string& value = values.at(info.name).text;
     const auto setting = given.find(info.name);
     std::string origin = preset && value != info.default_value ? "preset reference" : "default";
-    if (setting != given.end()) {
-      origin = fmt::format("{}, {}", setting->second.spelled, setting->second.place);
-    }
+    if (setting != given.end()) origin = setting->second.origin();
     printed.push_back({info.name, value, origin});
   }
   return printed;
@@ -32,8 +28,7 @@ std::vector<PluginValue> plugin_values(const PluginRecord& plugin, const OptionV
 std::vector<PluginValue> given_values(const Settings& settings, Owner owner) {
   std::vector<PluginValue> printed;
   for (const auto& [name, setting] : settings.plugin_options(owner)) {
-    printed.push_back(
-        {name, setting.values.front(), fmt::format("{}, {}", setting.spelled, setting.place)});
+    printed.push_back({name, setting.values.front(), setting.origin()});
   }
   return printed;
 }

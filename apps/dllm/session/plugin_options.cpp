@@ -83,7 +83,7 @@ std::vector<std::string> others_with(const PluginRegistry& registry, const Plugi
     fix = fmt::format("did you mean '{}'? {}", near, fix);
   }
   throw Error(ErrorCode::bad_usage, fmt::format("{} {} has no option '{}'", kind, plugin.id, name),
-              fmt::format("{}, {}", setting.spelled, setting.place), fix);
+              setting.origin(), fix);
 }
 
 bool has_choice(const PluginRecord& plugin, std::string_view option, std::string_view value) {
@@ -115,7 +115,7 @@ void translate_numbered_algorithm(const PluginRecord& sampler, GivenOptions& giv
   throw Error(ErrorCode::bad_usage,
               fmt::format("algorithm {} of llama.cpp is {}, which sampler {} does not have",
                           setting.values.front(), meanings, sampler.id),
-              fmt::format("{}, {}", setting.spelled, setting.place),
+              setting.origin(),
               fmt::format("use another --sampler, or its options: {}",
                           fmt::join(option_names(sampler), ", ")));
 }
@@ -128,8 +128,7 @@ OptionValues check_given(const PluginRegistry& registry, const PluginRecord& plu
   for (const auto& [name, setting] : given) {
     const OptionInfo* info = find_info(plugin, name);
     if (info == nullptr) refuse_option(registry, plugin, name, setting);
-    parse_option(*info, setting.values.front(),
-                 fmt::format("{}; {}, {}", owner, setting.spelled, setting.place));
+    parse_option(*info, setting.values.front(), fmt::format("{}; {}", owner, setting.origin()));
     texts[name] = setting.values.front();
   }
   return check_options(plugin.options, texts, owner);
@@ -138,10 +137,6 @@ OptionValues check_given(const PluginRegistry& registry, const PluginRecord& plu
 bool is_numbered_algorithm(std::string_view text) {
   return std::ranges::find(kNumberedAlgorithms, text, &NumberedAlgorithm::number) !=
          kNumberedAlgorithms.end();
-}
-
-std::string place_of(const Setting& setting) {
-  return fmt::format("{}, {}", setting.spelled, setting.place);
 }
 
 // One option against all samplers: fine when one takes it, else the refusal of the last that has
@@ -157,7 +152,7 @@ void check_with_any(const PluginRegistry& registry, const std::string& name,
     if (info == nullptr) continue;
     try {
       parse_option(*info, setting.values.front(),
-                   fmt::format("sampler {}; {}", sampler.id, place_of(setting)));
+                   fmt::format("sampler {}; {}", sampler.id, setting.origin()));
       return;
     } catch (const Error& error) {
       refusal = error;
@@ -166,7 +161,7 @@ void check_with_any(const PluginRegistry& registry, const std::string& name,
   if (refusal) throw *refusal;
   const std::string near = nearest_match(name, names);
   throw Error(ErrorCode::bad_usage, fmt::format("no sampler has an option '{}'", name),
-              place_of(setting),
+              setting.origin(),
               near.empty() ? std::string("`dllm plugins` lists the options of each sampler")
                            : fmt::format("did you mean '{}'? `dllm plugins` lists all", near));
 }
