@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <string>
 
@@ -56,8 +54,7 @@ TEST(PythonWriter, WritesTheBytesOfTheCppWriter) {
                               "' '" DLLM_TEST_PYTHON "' '" DLLM_TEST_DATA "/write_sample.py' '" +
                               out + "'";
   ASSERT_EQ(std::system(command.c_str()), 0);
-  std::ifstream file(out, std::ios::binary);
-  const std::string got((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string got = test::read_file(out);
   const std::string want = sample().to_bytes();
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << "byte " << i;

@@ -41,7 +41,7 @@ fs::path make(const fs::path& folder) {
 const fs::path kBuildTree = fs::canonical(fs::path(DLLM_TEST_BINARY_DIR)) / "lib/dllm/plugins";
 
 TEST(PluginFolders, OptionThenEnvironmentThenOwnTreeThenHome) {
-  TemporaryFolder t;
+  TemporaryDirectory t;
   const std::vector<fs::path> extra = {make(t.path() / "option_a"), make(t.path() / "option_b")};
   const fs::path one = make(t.path() / "one");
   const fs::path two = make(t.path() / "two");
@@ -54,7 +54,7 @@ TEST(PluginFolders, OptionThenEnvironmentThenOwnTreeThenHome) {
 }
 
 TEST(PluginFolders, NeverTheCurrentDirectory) {
-  TemporaryFolder t;
+  TemporaryDirectory t;
   const fs::path before = fs::current_path();
   fs::current_path(t.path());
   // An empty part of a search path means the current directory elsewhere.
@@ -67,7 +67,7 @@ TEST(PluginFolders, NeverTheCurrentDirectory) {
 }
 
 TEST(PluginFolders, EachOnceHoweverItIsSpelt) {
-  TemporaryFolder t;
+  TemporaryDirectory t;
   const fs::path one = make(t.path() / "one");
   fs::create_directory_symlink(one, t.path() / "link");
   const std::vector<fs::path> extra = {one, t.path() / "link", t.path() / "one/../one/"};
@@ -78,7 +78,7 @@ TEST(PluginFolders, EachOnceHoweverItIsSpelt) {
 }
 
 TEST(PluginFolders, AMissingOneThatWasAskedForIsBadUsage) {
-  TemporaryFolder t;
+  TemporaryDirectory t;
   write_file(t.path() / "file", "x");
   for (const char* name : {"missing", "file"}) {
     const std::vector<fs::path> extra = {t.path() / name};

@@ -200,10 +200,21 @@ TEST_F(SamplerBoundary, ExceptionsThatEscapeAreErrorsOfThePlugin) {
 }
 
 TEST_F(SamplerBoundary, ExceptionsOfCleanUpDoNotEndTheProcess) {
-  table.end = [](dllm_sampler_run*) { throw std::runtime_error("bad day"); };
-  table.destroy = [](dllm_sampler*) { throw 7; };
-  const auto sampler = make();
-  sampler->start(canvas, 1);
+  static int ended = 0;
+  static int destroyed = 0;
+  table.end = [](dllm_sampler_run*) {
+    ++ended;
+    throw std::runtime_error("bad day");
+  };
+  table.destroy = [](dllm_sampler*) {
+    ++destroyed;
+    throw 7;
+  };
+  {
+    make()->start(canvas, 1);
+  }
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(destroyed, 1);
 }
 
 TEST_F(SamplerBoundary, CountsWithoutListsAreRefused) {

@@ -4,20 +4,16 @@
 //   writer.set("general.architecture", "llada").set("llada.block_count", std::uint32_t{2});
 //   writer.set_array<std::int32_t>("tokenizer.ggml.token_type", {1, 1, 3});
 //   writer.add_tensor("output.weight", DType::f32, {4, 2}, std::vector<float>(8, 1.0F));
-//   writer.write(dir.path() / "model.gguf");
+//   writer.write(folder.path() / "model.gguf");  // a TemporaryDirectory
 //
 // To make a file lie, overwrite a field before writing: `writer.n_tensors = 1ULL << 60`,
 // `writer.tensor("output.weight").offset = 7`, or patch the bytes that to_bytes() returns.
 // Layout: gguf.hpp.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -28,6 +24,7 @@
 
 #include "dllm/dtype.hpp"
 #include "dllm/gguf.hpp"
+#include "temporary_files.hpp"
 
 namespace dllm::test {
 
@@ -174,7 +171,7 @@ class GgufWriter {
     return sink.bytes();
   }
 
-  void write(const std::filesystem::path& path) const;
+  void write(const std::filesystem::path& path) const { write_file(path, to_bytes()); }
 
  private:
   template <typename T>
@@ -187,41 +184,6 @@ class GgufWriter {
       sink.put_string(value);
     }
   }
-};
-
-inline void write_file(const std::filesystem::path& path, std::string_view bytes) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
-}
-
-inline void GgufWriter::write(const std::filesystem::path& path) const {
-  write_file(path, to_bytes());
-}
-
-/// A fresh folder that is removed with the object.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    const auto base = std::filesystem::temp_directory_path();
-    std::string pattern = (base /
-                           "dllm-test-XX"
-                           "XX"
-                           "XX")
-                              .string();  // mkdtemp replaces the Xs
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
-    path_ = pattern;
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace dllm::test
