@@ -61,6 +61,62 @@ struct QueryScratch {
         sum(max + kQueryBlock) {}
 };
 
+// One head's columns of rows [first_row, first_row + n) of q and out.
+struct QueryBlock {
+  std::uint32_t first_row;
+  std::uint32_t n;
+  std::uint32_t first_col;
+};
+
+// The panels of one sequence and kv head; from one key block to the next it is `stride` floats.
+struct PanelRow {
+  const float* first;
+  std::uint64_t stride;
+  std::uint32_t n_keys;
+};
+
+void load_queries(const CpuBuffer& q, const QueryBlock& block, const PanelShape& shape,
+                  const QueryScratch& work) {
+  for (std::uint32_t r = 0; r < block.n; ++r) {
+    std::memcpy(work.queries + std::uint64_t{r} * shape.head_dim,
+                q.row(block.first_row + r) + block.first_col, shape.head_dim * sizeof(float));
+    work.max[r] = -__builtin_inff();
+    work.sum[r] = 0;
+  }
+  std::fill_n(work.out, std::uint64_t{block.n} * shape.padded_dim, 0.0f);
+}
+
+// Online softmax: work.out becomes the weighted values of all keys, to be divided by work.sum.
+void attend(const Kernels& kernels, const PanelRow& keys, std::uint32_t n_queries, float scale,
+            const PanelShape& shape, const QueryScratch& work) {
+  const float* panel = keys.first;
+  for (std::uint32_t key = 0; key < keys.n_keys; key += kKeyBlock, panel += keys.stride) {
+    const std::uint32_t n_keys = std::min(kKeyBlock, keys.n_keys - key);
+    std::fill_n(work.scores, std::uint64_t{n_queries} * kKeyBlock, 0.0f);
+    kernels.multiply_add(n_queries, shape.head_dim, kKeyBlock, work.queries, shape.head_dim, panel,
+                         kKeyBlock, work.scores, kKeyBlock);
+    for (std::uint32_t r = 0; r < n_queries; ++r) {
+      const float factor = kernels.softmax_step(work.scores + std::uint64_t{r} * kKeyBlock, n_keys,
+                                                scale, &work.max[r], &work.sum[r]);
+      float* row = work.out + std::uint64_t{r} * shape.padded_dim;
+      for (std::uint32_t d = 0; d < shape.padded_dim; ++d) row[d] *= factor;
+    }
+    kernels.multiply_add(n_queries, n_keys, shape.padded_dim, work.scores, kKeyBlock,
+                         panel + shape.key_floats(), shape.padded_dim, work.out, shape.padded_dim);
+  }
+}
+
+// Queries that see no key get zeros.
+void store_queries(const QueryScratch& work, std::uint32_t n_keys, const QueryBlock& block,
+                   const PanelShape& shape, CpuBuffer& out) {
+  for (std::uint32_t r = 0; r < block.n; ++r) {
+    float* to = out.row(block.first_row + r) + block.first_col;
+    const float* from = work.out + std::uint64_t{r} * shape.padded_dim;
+    for (std::uint32_t d = 0; d < shape.head_dim; ++d)
+      to[d] = n_keys == 0 ? 0.0f : from[d] / work.sum[r];
+  }
+}
+
 }  // namespace
 
 std::uint64_t CpuBackend::attention_thread_floats(std::uint32_t head_dim) const {
@@ -122,42 +178,14 @@ void CpuBackend::attention(TensorView q, TensorView k, TensorView v, const Atten
     const std::uint32_t kv_head = head * params.n_kv_heads / params.n_heads;
     const std::uint32_t s = span_of(first_queries, block);
     const std::uint32_t first = (block - first_queries[s]) * kQueryBlock;
-    const std::uint32_t n_queries = std::min(kQueryBlock, list[s].q_count - first);
-    const std::uint32_t first_row = list[s].q_begin + first;
+    const QueryBlock queries{list[s].q_begin + first,
+                             std::min(kQueryBlock, list[s].q_count - first), head * head_dim};
+    const PanelRow keys{panel_at(first_keys[s], kv_head), params.n_kv_heads * shape.floats(),
+                        list[s].kv_count};
     const QueryScratch work(scratch(slot).attention.as<float>(), shape);
-    for (std::uint32_t r = 0; r < n_queries; ++r) {
-      std::memcpy(work.queries + std::uint64_t{r} * head_dim,
-                  buffer_of(q).row(first_row + r) + std::uint64_t{head} * head_dim,
-                  head_dim * sizeof(float));
-      work.max[r] = -__builtin_inff();
-      work.sum[r] = 0;
-    }
-    std::fill_n(work.out, std::uint64_t{n_queries} * shape.padded_dim, 0.0f);
-
-    const std::uint32_t kv_count = list[s].kv_count;
-    for (std::uint32_t key = 0; key < kv_count; key += kKeyBlock) {
-      const float* panel = panel_at(first_keys[s] + key / kKeyBlock, kv_head);
-      const std::uint32_t n_keys = std::min(kKeyBlock, kv_count - key);
-      std::fill_n(work.scores, std::uint64_t{n_queries} * kKeyBlock, 0.0f);
-      kernels_.multiply_add(n_queries, head_dim, kKeyBlock, work.queries, head_dim, panel,
-                            kKeyBlock, work.scores, kKeyBlock);
-      for (std::uint32_t r = 0; r < n_queries; ++r) {
-        const float factor =
-            kernels_.softmax_step(work.scores + std::uint64_t{r} * kKeyBlock, n_keys, params.scale,
-                                  &work.max[r], &work.sum[r]);
-        float* row = work.out + std::uint64_t{r} * shape.padded_dim;
-        for (std::uint32_t d = 0; d < shape.padded_dim; ++d) row[d] *= factor;
-      }
-      kernels_.multiply_add(n_queries, n_keys, shape.padded_dim, work.scores, kKeyBlock,
-                            panel + shape.key_floats(), shape.padded_dim, work.out,
-                            shape.padded_dim);
-    }
-    for (std::uint32_t r = 0; r < n_queries; ++r) {
-      float* to = buffer_of(out).row(first_row + r) + std::uint64_t{head} * head_dim;
-      const float* from = work.out + std::uint64_t{r} * shape.padded_dim;
-      for (std::uint32_t d = 0; d < head_dim; ++d)
-        to[d] = kv_count == 0 ? 0.0f : from[d] / work.sum[r];
-    }
+    load_queries(buffer_of(q), queries, shape, work);
+    attend(kernels_, keys, queries.n, params.scale, shape, work);
+    store_queries(work, keys.n_keys, queries, shape, buffer_of(out));
   });
 }
 
