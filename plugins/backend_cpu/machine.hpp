@@ -15,8 +15,8 @@ struct SystemPaths {
   std::string sys = "/sys";
 };
 
-/// Throws Error (resource) unless the system lets this process have `n_more` threads beside those it
-/// has. oneTBB starts its workers late and from each other, where a refusal ends the program.
+/// Throws Error (resource) unless the system lets this process have `n_more` threads beside those
+/// it has. oneTBB starts its workers late and from each other, where a refusal ends the program.
 void require_threads(unsigned n_more);
 
 /// Physical cores among the processors of the affinity mask, but no more than the tightest cgroup
