@@ -67,7 +67,9 @@ BackendFactory::Probe probe_backend(const PluginRecord& record);
 
 class PluginRegistry {
  public:
+  /// `log` must outlive the registry.
   explicit PluginRegistry(const Log& log);
+  explicit PluginRegistry(Log&&) = delete;  // a temporary would not
   PluginRegistry(const PluginRegistry&) = delete;
   PluginRegistry& operator=(const PluginRegistry&) = delete;
   ~PluginRegistry();

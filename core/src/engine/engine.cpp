@@ -234,7 +234,8 @@ void Engine::Impl::apply_answers(std::size_t index) {
                   fmt::format("the logits of position {} are not finite at step {}", *bad,
                               sequence.canvas.step()),
                   model.info().name.empty() ? model.info().architecture : model.info().name,
-                  "the model file holds NaN or infinite weights: download or convert it again");
+                  "its weights are damaged, or so large that it overflows: download or convert it "
+                  "again");
     }
     apply(sequence, batch.answers(index, sequence.plan, stats), true);
   } catch (const Error& error) {
