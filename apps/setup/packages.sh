@@ -25,9 +25,17 @@ install_packages() {
     }
     as_root=(sudo)
   fi
+  local log
+  log=$(mktemp)
   echo "Installing: ${missing[*]}" >&2
-  "${as_root[@]}" apt-get update -qq >&2
-  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+  if ! { "${as_root[@]}" apt-get update -qq &&
+         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+           --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "error: apt-get could not install: ${missing[*]} (whole log: $log)" >&2
+    return 1
+  fi
+  rm -f "$log"
 }
 
 # cmake_launcher: arguments that make cmake use ccache where it is installed.

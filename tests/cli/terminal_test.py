@@ -37,7 +37,7 @@ class Terminal(CliCase):
     def test_progress_is_in_place_and_gone_at_the_end(self):
         out, shown = self.run_on_terminal()
         self.assertEqual(out, b"======\n")
-        self.assertIn(b"\r\x1b[Kstep 1  5 of 6 left", shown)
+        self.assertRegex(shown, rb"\r\x1b\[Kstep 1 after [0-9.]+ s, 5 of 6 left")
         last = shown.rsplit(b"step 6", 1)[1]
         self.assertIn(b"\r\x1b[K", last, "the line is taken back")
 

@@ -82,7 +82,9 @@ TEST(PluginRegistry, FirstFolderWins) {
   PluginFolder second;
   const fs::path winner = first.add("whole", "z.so");
   const fs::path loser = second.add("whole", "a.so");
-  const Log log;
+  std::vector<LogLevel> levels;
+  const Log log(
+      [&](LogLevel level, std::string_view, std::string_view) { levels.push_back(level); });
   PluginRegistry registry(log);
   const std::vector<fs::path> folders = {first.path(), second.path()};
   registry.scan(folders);
@@ -90,6 +92,16 @@ TEST(PluginRegistry, FirstFolderWins) {
   EXPECT_EQ(registry.find(PluginKind::sampler, "left_to_right")->path, winner);
   EXPECT_EQ(registry.records()[1].path, loser);
   EXPECT_THAT(registry.records()[1].reason, HasSubstr("is taken by " + winner.string()));
+  EXPECT_THAT(levels, testing::Each(LogLevel::debug)) << "the same version found again is no fault";
+}
+
+TEST(PluginRegistry, WarnsOfTwoFilesWithOneIdInOneFolder) {
+  PluginFolder folder;
+  folder.add("whole", "a.so");
+  folder.add("whole", "b.so");
+  folder.scan();
+  ASSERT_EQ(folder.log().size(), 2u);
+  EXPECT_EQ(folder.log()[1].level, LogLevel::warning);
 }
 
 TEST(PluginRegistry, ARefusedFileDoesNotTakeTheId) {

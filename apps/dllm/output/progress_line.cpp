@@ -5,8 +5,8 @@
 namespace dllm::cli {
 
 void ProgressLine::on_step(const StepView& view) {
-  console_.status(fmt::format("step {}  {} of {} left  {:.1f} s", view.step.step + 1,
-                              view.step.n_masked, n_predict_, watch_.elapsed_ms() / 1000));
+  console_.status(fmt::format("step {} after {:.1f} s, {} of {} left", view.step.step + 1,
+                              watch_.elapsed_ms() / 1000, view.step.n_masked, n_predict_));
 }
 
 }  // namespace dllm::cli

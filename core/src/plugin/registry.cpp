@@ -83,7 +83,9 @@ struct PluginRegistry::Impl {
   std::vector<PluginRecord> records;
 
   bool first_time(const fs::path& file);
+  const PluginRecord* holder_of_id(const PluginRecord& record) const;
   Refusal judge_duplicate(const PluginRecord& record) const;
+  LogLevel refusal_level(const PluginRecord& record) const;
   void consider(const fs::path& file);
 };
 
@@ -93,15 +95,29 @@ bool PluginRegistry::Impl::first_time(const fs::path& file) {
   return seen.insert(code ? file : real).second;
 }
 
+const PluginRecord* PluginRegistry::Impl::holder_of_id(const PluginRecord& record) const {
+  const auto found = std::ranges::find_if(records, [&](const PluginRecord& known) {
+    return known.accepted && known.kind == record.kind && known.id == record.id;
+  });
+  return found == records.end() ? nullptr : &*found;
+}
+
 // Asked before the file is loaded, so that the code of the one that loses never runs.
 Refusal PluginRegistry::Impl::judge_duplicate(const PluginRecord& record) const {
-  for (const PluginRecord& known : records) {
-    if (!known.accepted || known.kind != record.kind || known.id != record.id) continue;
-    return {fmt::format("its {} id '{}' is taken by {}", plugin_kind_name(record.kind), record.id,
-                        printable(known.path.string())),
-            "remove one of the two files, or give this one another id"};
-  }
-  return {};
+  const PluginRecord* holder = holder_of_id(record);
+  if (holder == nullptr) return {};
+  return {fmt::format("its {} id '{}' is taken by {}", plugin_kind_name(record.kind), record.id,
+                      printable(holder->path.string())),
+          "remove one of the two files, or give this one another id"};
+}
+
+// A second copy of the same version in a later folder (a build tree beside an installation) is how
+// the search order is meant to work, and no warning on every run.
+LogLevel PluginRegistry::Impl::refusal_level(const PluginRecord& record) const {
+  const PluginRecord* holder = holder_of_id(record);
+  const bool copy = holder != nullptr && holder->version == record.version &&
+                    holder->path.parent_path() != record.path.parent_path();
+  return copy ? LogLevel::debug : LogLevel::warning;
 }
 
 void PluginRegistry::Impl::consider(const fs::path& file) {
@@ -117,7 +133,8 @@ void PluginRegistry::Impl::consider(const fs::path& file) {
     log.debug("plugins", fmt::format("loaded {} {} {} from {}", plugin_kind_name(record.kind),
                                      record.id, record.version, printable(file.string())));
   } else {
-    log.warning("plugins", fmt::format("refused {}: {}", printable(file.string()), record.reason));
+    log.log(refusal_level(record), "plugins",
+            fmt::format("refused {}: {}", printable(file.string()), record.reason));
   }
   records.push_back(std::move(record));
 }
