@@ -11,6 +11,7 @@
 #include "dllm/error.hpp"
 #include "dllm/gguf.hpp"
 #include "gguf_writer.hpp"
+#include "without_root.hpp"
 
 namespace dllm {
 namespace {
@@ -62,14 +63,9 @@ TEST(FileAccess, NamesAFileThatMayNotBeRead) {
   GgufWriter().write(dir.path() / "m.gguf");
   ASSERT_EQ(::chmod((dir.path() / "m.gguf").c_str(), 0), 0);
   ASSERT_EQ(::chmod(dir.path().c_str(), 0755), 0);
-  // Root may read every file: become nobody for the attempt.
-  const bool root = ::geteuid() == 0;
-  if (root && ::seteuid(65534) != 0) GTEST_SKIP() << "cannot stop being root";
-  const std::string error = open_error(dir.path() / "m.gguf");
-  if (root) {
-    ASSERT_EQ(::seteuid(0), 0);
-  }
-  EXPECT_THAT(error, HasSubstr("Permission denied"));
+  const test::WithoutRoot nobody;
+  if (!nobody.done()) GTEST_SKIP() << "cannot stop being root";
+  EXPECT_THAT(open_error(dir.path() / "m.gguf"), HasSubstr("Permission denied"));
 }
 
 TEST(FileAccess, OpensPathsThatAreNotAscii) {
