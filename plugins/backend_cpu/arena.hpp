@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "dllm/profile.hpp"
+
 namespace dllm::cpu {
 
 class Arena {
@@ -29,6 +31,9 @@ class Arena {
   }
 
   unsigned n_threads() const noexcept { return n_threads_; }
+  void set_profile(ProfileSink* sink) noexcept {
+    work_ = sink && sink->wants_work() ? sink : nullptr;
+  }
 
   /// Calls body(item, slot) for every item below n_items; `slot` < n_threads() is owned by the
   /// calling thread for the duration of the call. Items are handed out `grain` at a time: choose it
@@ -41,7 +46,11 @@ class Arena {
           tbb::blocked_range<std::uint32_t>(0, n_items, grain),
           [&](const tbb::blocked_range<std::uint32_t>& range) {
             const auto slot = static_cast<unsigned>(tbb::this_task_arena::current_thread_index());
+            const std::int64_t begin_ns = work_ ? profile_now_ns() : 0;
             for (std::uint32_t item = range.begin(); item != range.end(); ++item) body(item, slot);
+            if (work_)
+              work_->work(
+                  {slot, range.begin(), range.end() - range.begin(), begin_ns, profile_now_ns()});
           },
           tbb::simple_partitioner());
     });
@@ -49,6 +58,7 @@ class Arena {
 
  private:
   unsigned n_threads_;
+  ProfileSink* work_ = nullptr;
   std::optional<tbb::global_control> more_;
   tbb::task_arena arena_;
 };

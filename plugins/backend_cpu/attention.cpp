@@ -132,6 +132,9 @@ void CpuBackend::attention(TensorView q, TensorView k, TensorView v, const Atten
   DLLM_ASSERT(k.n_cols == params.n_kv_heads * head_dim && v.n_cols == k.n_cols);
   DLLM_ASSERT(out.buffer != q.buffer && out.buffer != k.buffer && out.buffer != v.buffer);
   const PanelShape shape(head_dim);
+  StageTimer timer(profile_, Stage::attention, "attention");
+  for (const AttentionSpan& each : list)
+    timer.add_work(4.0 * each.q_count * each.kv_count * params.n_heads * head_dim, 0);
 
   // attention_items_: first key block of each span, then first query block of each span.
   const auto n_spans = static_cast<std::uint32_t>(list.size());

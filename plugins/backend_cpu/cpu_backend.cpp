@@ -90,6 +90,12 @@ DeviceInfo CpuBackend::device() const {
   return info;
 }
 
+bool CpuBackend::set_profile(ProfileSink* sink) {
+  profile_ = sink;
+  arena_.set_profile(sink);
+  return true;
+}
+
 bool CpuBackend::supports(Op op, DType weight_type) const {
   switch (op) {
     case Op::rope:

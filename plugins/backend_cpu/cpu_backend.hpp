@@ -68,6 +68,8 @@ struct ThreadScratch {
   AlignedMemory row;           // one padded row of activations
   AlignedMemory attention;
   AlignedMemory head;
+  std::int64_t products_ns = 0;  // of head_stats, while a profile is taken
+  std::int64_t stats_ns = 0;
 };
 
 /// Memory of a panel, reused by every operation.
@@ -112,6 +114,8 @@ class CpuBackend final : public Backend {
               std::span<float> out) override;
   void run_step(const StepKey&, const std::function<void()>& body) override { body(); }
 
+  bool set_profile(ProfileSink* sink) override;
+
  private:
   // inputs.cpp
   struct Needs {
@@ -135,6 +139,7 @@ class CpuBackend final : public Backend {
   void list_head_rows(std::span<const StatsRequest> requests, std::uint32_t n_vocab);
   void stream_rows(const Panel& panel, const Matrix& output, HeadStats& stats);
   void store_rows(const Panel& panel, const Matrix& output, HeadStats& stats);
+  void move_stats_share(std::int64_t region_ns);
   void logits_of(const Panel& panel, const Matrix& output, std::uint32_t first_row,
                  std::uint32_t n_rows, float* out);
   ThreadScratch& scratch(unsigned slot) { return *scratch_[slot]; }
@@ -144,6 +149,7 @@ class CpuBackend final : public Backend {
   CpuOptions options_;
   std::string processor_;
   Arena arena_;
+  ProfileSink* profile_ = nullptr;
   std::vector<std::unique_ptr<ThreadScratch>> scratch_;
   PanelMemory input_;
   PanelMemory hidden_;  // between the two halves of gated_mlp

@@ -19,6 +19,9 @@ void CpuBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const We
   DLLM_ASSERT(gate_matrix.n_rows() == up_matrix.n_rows());
   DLLM_ASSERT(down_matrix.n_cols() == gate_matrix.n_rows());
   if (x.n_rows == 0) return;
+  StageTimer timer(profile_, Stage::ffn, "gated_mlp");
+  for (const Matrix* each : {&gate_matrix, &up_matrix, &down_matrix})
+    timer.add_work(products(*each, x.n_rows), static_cast<double>(each->stored_bytes()));
 
   Needs needs;
   needs.add(gate_matrix, options_.mode);

@@ -6,6 +6,7 @@
 // (head_filter.cpp).
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "cpu_backend.hpp"
 #include "dllm/error.hpp"
@@ -34,6 +35,21 @@ void check_request(const StatsRequest& request, std::uint32_t n_rows, const Head
   DLLM_ASSERT((request.want & kStatTopList) == 0 || request.top_list <= stats.top_stride);
 }
 
+// Statistics that are a region of their own, inside the head's span.
+class StatsTimer {
+ public:
+  explicit StatsTimer(ProfileSink* sink) : sink_(sink), begin_ns_(sink ? profile_now_ns() : 0) {}
+  StatsTimer(const StatsTimer&) = delete;
+  StatsTimer& operator=(const StatsTimer&) = delete;
+  ~StatsTimer() {
+    if (sink_) sink_->move(Stage::head, Stage::stats, profile_now_ns() - begin_ns_);
+  }
+
+ private:
+  ProfileSink* sink_;
+  std::int64_t begin_ns_;
+};
+
 // Copies the outputs of one weight tile, acc[r][lane], to rows of `stride` floats.
 void copy_tile(const float* acc, std::uint32_t n_rows, std::uint32_t n, float* to,
                std::uint64_t stride) {
@@ -61,6 +77,8 @@ void CpuBackend::head_stats(TensorView hidden, const Weight& norm, float eps, co
   for (const StatsRequest& request : requests) check_request(request, hidden.n_rows, stats);
   list_head_rows(requests, matrix.n_rows());
   if (head_rows_.empty()) return;
+  StageTimer timer(profile_, Stage::head, "head_stats");
+  timer.add_work(products(matrix, hidden.n_rows), static_cast<double>(matrix.stored_bytes()));
   Needs needs;
   needs.add(matrix, options_.mode);
   const Panel panel = prepare(hidden, &norm, eps, needs);
@@ -94,7 +112,9 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
   auto* partials = head_partials_.as<TilePartial>();
   auto* probes = head_probes_.as<float>();
 
+  const std::int64_t begin_ns = profile_ ? profile_now_ns() : 0;
   arena_.for_each(n_tiles, 1, [&](std::uint32_t tile, unsigned slot) {
+    const std::int64_t item_ns = profile_ ? profile_now_ns() : 0;
     const std::uint32_t first_id = tile * kStatsTile;
     const std::uint32_t n = std::min(kStatsTile, n_vocab - first_id);
     auto* logits = scratch(slot).head.as<float>();
@@ -104,6 +124,7 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
                     panel.n_rows, scratch(slot).tile, acc);
       copy_tile(acc, panel.n_rows, std::min(kTileRows, n - i), logits + i, kStatsTile);
     }
+    const std::int64_t products_end_ns = profile_ ? profile_now_ns() : 0;
     // Guidance first for all rows: a reduced row is overwritten, and it may be another's pair.
     for (std::uint32_t r = 0; r < n_rows; ++r) {
       const HeadRow& row = head_rows_[r];
@@ -115,8 +136,13 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
       partials[std::uint64_t{r} * n_tiles + tile] = reduce_tile(
           kernels_, head_rows_[r], first_id, logits + std::uint64_t{head_rows_[r].row} * kStatsTile,
           n, probes + std::uint64_t{r} * kProbes);
+    if (!profile_) return;
+    scratch(slot).products_ns += products_end_ns - item_ns;
+    scratch(slot).stats_ns += profile_now_ns() - products_end_ns;
   });
+  if (profile_) move_stats_share(profile_now_ns() - begin_ns);
 
+  const StatsTimer timer(profile_);
   arena_.for_each(n_rows, 4, [&](std::uint32_t r, unsigned) {
     const float inverse = confidence_inverse_temperature(*head_rows_[r].request);
     TilePartial whole = partials[std::uint64_t{r} * n_tiles];
@@ -124,6 +150,21 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
       merge(whole, partials[std::uint64_t{r} * n_tiles + tile], inverse);
     write_row(head_rows_[r], whole, probes + std::uint64_t{r} * kProbes, stats);
   });
+}
+
+// Products and statistics of a tile are one item: the region's time is shared as the threads' is.
+void CpuBackend::move_stats_share(std::int64_t region_ns) {
+  std::int64_t products_ns = 0;
+  std::int64_t stats_ns = 0;
+  for (auto& each : scratch_) {
+    products_ns += std::exchange(each->products_ns, 0);
+    stats_ns += std::exchange(each->stats_ns, 0);
+  }
+  const std::int64_t all_ns = std::max<std::int64_t>(products_ns + stats_ns, 1);
+  profile_->move(
+      Stage::head, Stage::stats,
+      static_cast<std::int64_t>(static_cast<double>(region_ns) * static_cast<double>(stats_ns) /
+                                static_cast<double>(all_ns)));
 }
 
 void CpuBackend::logits_of(const Panel& panel, const Matrix& output, std::uint32_t first_row,
@@ -156,6 +197,7 @@ void CpuBackend::store_rows(const Panel& panel, const Matrix& output, HeadStats&
     float* pairs = stored + std::uint64_t{n} * n_vocab;
     logits_of(panel, output, head_rows_[begin].row, n, stored);
     if (request.guided) logits_of(panel, output, head_rows_[begin].pair_row, n, pairs);
+    const StatsTimer timer(profile_);
     arena_.for_each(n, 1, [&](std::uint32_t i, unsigned slot) {
       float* row = stored + std::uint64_t{i} * n_vocab;
       if (request.guided)
@@ -173,6 +215,8 @@ void CpuBackend::logits(TensorView hidden, const Weight& norm, float eps, const 
   DLLM_ASSERT(matrix.n_cols() == hidden.n_cols);
   DLLM_ASSERT(out.size() == std::uint64_t{hidden.n_rows} * matrix.n_rows());
   if (hidden.n_rows == 0) return;
+  StageTimer timer(profile_, Stage::head, "logits");
+  timer.add_work(products(matrix, hidden.n_rows), static_cast<double>(matrix.stored_bytes()));
   Needs needs;
   needs.add(matrix, options_.mode);
   const Panel panel = prepare(hidden, &norm, eps, needs);

@@ -31,6 +31,7 @@ Panel CpuBackend::make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uin
 Panel CpuBackend::prepare(TensorView x, const Weight* norm, float eps, Needs needs) {
   const CpuBuffer& input = buffer_of(x);
   const float* norm_weights = norm ? vector_of(*norm, x.n_cols) : nullptr;
+  const StageTimer timer(profile_, Stage::other, "norm, quantise", true);
   const Panel panel = make_panel(input_, x.n_rows, x.n_cols, needs);
   const std::uint64_t padded = round_up(x.n_cols, kPadCols);
   for (auto& each : scratch_) grow(each->row, padded * sizeof(float), "row scratch");

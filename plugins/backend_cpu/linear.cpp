@@ -27,6 +27,7 @@ void CpuBackend::norm_linear(TensorView x, const Weight* norm, float eps,
   // own.
   std::array<std::uint32_t, kMostProjections + 1> first_tile{};
   Needs needs;
+  StageTimer timer(profile_, Stage::qkv, "norm_linear");
   for (std::size_t i = 0; i < projections.size(); ++i) {
     const Projection& each = projections[i];
     const Matrix& weight = matrix_of(*each.weight);
@@ -34,6 +35,7 @@ void CpuBackend::norm_linear(TensorView x, const Weight* norm, float eps,
     DLLM_ASSERT(each.out.n_rows == x.n_rows && each.out.buffer != x.buffer);
     if (each.bias) vector_of(*each.bias, weight.n_rows());
     needs.add(weight, options_.mode);
+    timer.add_work(products(weight, x.n_rows), static_cast<double>(weight.stored_bytes()));
     first_tile[i + 1] = first_tile[i] + weight.n_tiles();
   }
   if (projections.empty() || x.n_rows == 0) return;
@@ -87,6 +89,9 @@ void CpuBackend::linear_residual(TensorView x, const Weight& weight, const Weigh
                                  TensorView residual) {
   DLLM_ASSERT(x.buffer != residual.buffer);
   if (x.n_rows == 0) return;
+  StageTimer timer(profile_, Stage::out, "linear_residual");
+  timer.add_work(products(matrix_of(weight), x.n_rows),
+                 static_cast<double>(matrix_of(weight).stored_bytes()));
   Needs needs;
   needs.add(matrix_of(weight), options_.mode);
   add_products(prepare(x, nullptr, 0, needs), matrix_of(weight), bias, residual);

@@ -51,6 +51,7 @@ void CpuBackend::rope(TensorView x, const IndexList& positions, const RopeParams
   DLLM_ASSERT(params.n_rot % 2 == 0 && params.n_rot <= params.head_dim);
   const float* head_norm =
       params.head_norm ? vector_of(*params.head_norm, params.head_dim) : nullptr;
+  const StageTimer timer(profile_, Stage::attention, "rope");
   fill_rope_table(positions, params);
   arena_.for_each(x.n_rows, 2, [&](std::uint32_t r, unsigned) {
     const float* table = rope_table_.as<float>() + std::uint64_t{r} * params.n_rot;

@@ -33,6 +33,7 @@ class Matrix final : public Weight {
   std::uint32_t tile_rows(std::uint32_t tile) const noexcept;
   WeightBlock block(std::uint32_t tile, std::uint32_t index) const noexcept;
   std::optional<CodeType> codes() const noexcept { return codes_; }
+  std::uint64_t stored_bytes() const noexcept { return memory_.bytes(); }
 
  private:
   void pack_tile(const std::uint8_t* rows, std::uint32_t tile);

@@ -49,6 +49,29 @@ TEST(Engine, ReportsEveryEditOfAStep) {
   EXPECT_EQ(report.n_score_rows, 3u);
 }
 
+class SamplerTime final : public ProfileSink {
+ public:
+  void span(const StageSpan& span) override {
+    EXPECT_EQ(span.stage, Stage::sampler) << span.name;
+    names.emplace_back(span.name);
+  }
+  void move(Stage, Stage, std::int64_t) override {}
+  std::vector<std::string> names;
+};
+
+TEST(Engine, ReportsPlansAndEditsAsTheSamplersTimeWhileThereIsASink) {
+  FakeModel model;
+  Engine engine(model, kLimits);
+  engine.add(request_of({5, kM, kM, kM}, make_sampler(commit_left_to_right(1))));
+  SamplerTime sink;
+  engine.set_profile(&sink);
+  engine.step();
+  EXPECT_THAT(sink.names, ElementsAre("plan", "apply"));
+  engine.set_profile(nullptr);
+  engine.step();
+  EXPECT_EQ(sink.names.size(), 2u);
+}
+
 TEST(Engine, CanvasWithoutMasksEndsWithoutAForward) {
   FakeModel model;
   Engine engine(model, kLimits);

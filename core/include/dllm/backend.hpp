@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "dllm/head_stats.hpp"
 #include "dllm/log.hpp"
 #include "dllm/options.hpp"
+#include "dllm/profile.hpp"
 
 namespace dllm {
 
@@ -182,6 +184,21 @@ struct DeviceInfo {
   std::uint64_t available_bytes = 0;  ///< memory a load could take now
 };
 
+/// What a device can do at most, measured in place: what a step is compared with.
+struct DevicePeak {
+  double integer_tops = 0;   ///< 1e12 int8 operations/s of the fastest unit the backend uses
+  std::string integer_unit;  ///< "avx512vnni vpdpbusd"
+  double float_tflops = 0;   ///< f32 multiply-adds, 2 operations each
+  double read_gb_per_s = 0;  ///< 1e9 bytes/s from memory, not from a cache
+};
+
+/// Where the weights lie.
+struct MemoryReport {
+  std::uint64_t resident_bytes = 0;  ///< large pieces of the backend's memory that are resident
+  std::uint64_t huge_bytes = 0;      ///< of those, in huge pages
+  std::string huge_pages;            ///< what the system grants: "madvise", "never"
+};
+
 enum class Op : std::uint8_t {
   embed,
   norm_linear,
@@ -253,6 +270,13 @@ class Backend {
   /// that can records it once per key and replays it after; here is where lists are already
   /// written.
   virtual void run_step(const StepKey& key, const std::function<void()>& body) = 0;
+
+  /// From now on spans go to `sink` (profile.hpp), which must outlive its use; null ends that.
+  /// False where the backend cannot report.
+  virtual bool set_profile(ProfileSink*) { return false; }
+  /// Measures the device for up to about a second; nullopt where the backend cannot.
+  virtual std::optional<DevicePeak> measure_peak() { return std::nullopt; }
+  virtual std::optional<MemoryReport> memory_report() const { return std::nullopt; }
 };
 
 /// What a backend plugin's entry returns; lives as long as the process.

@@ -21,6 +21,7 @@
 
 #include "dllm/error.hpp"
 #include "dllm/model.hpp"
+#include "dllm/profile.hpp"
 #include "dllm/sampler.hpp"
 
 namespace dllm {
@@ -108,6 +109,9 @@ class Engine {
   const StepReport& step();
 
   SequenceResult result(SequenceId id) const;
+
+  /// Reports plans and edits as Stage::sampler; the backend reports the rest. Null ends that.
+  void set_profile(ProfileSink* sink);
 
  private:
   struct Impl;

@@ -119,6 +119,7 @@ struct Engine::Impl {
 
   Model& model;
   EngineLimits limits;
+  ProfileSink* profile = nullptr;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences;
   SequenceId next_id = 1;
   StepBatch batch;
@@ -247,7 +248,10 @@ const StepReport& Engine::Impl::step() {
   report.sequences.clear();
   report.edits.clear();
   auto start = Clock::now();
-  plan_all();
+  {
+    const StageTimer timer(profile, Stage::sampler, "plan");
+    plan_all();
+  }
   report.plan_ms = elapsed_ms(start);
   report.n_tokens = batch.n_tokens();
   report.n_score_rows = batch.n_score_rows();
@@ -261,7 +265,10 @@ const StepReport& Engine::Impl::step() {
   report.forward_ms = elapsed_ms(start);
 
   start = Clock::now();
-  for (std::size_t i = 0; i < in_batch.size(); ++i) apply_answers(i);
+  {
+    const StageTimer timer(profile, Stage::sampler, "apply");
+    for (std::size_t i = 0; i < in_batch.size(); ++i) apply_answers(i);
+  }
   report.apply_ms = elapsed_ms(start);
   return report;
 }
@@ -292,6 +299,8 @@ bool Engine::running() const noexcept {
 }
 
 const StepReport& Engine::step() { return impl_->step(); }
+
+void Engine::set_profile(ProfileSink* sink) { impl_->profile = sink; }
 
 SequenceResult Engine::result(SequenceId id) const {
   const auto found = impl_->sequences.find(id);
