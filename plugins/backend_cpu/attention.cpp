@@ -96,8 +96,8 @@ void attend(const Kernels& kernels, const PanelRow& keys, std::uint32_t n_querie
     kernels.multiply_add(n_queries, shape.head_dim, kKeyBlock, work.queries, shape.head_dim, panel,
                          kKeyBlock, work.scores, kKeyBlock);
     for (std::uint32_t r = 0; r < n_queries; ++r) {
-      const float factor = kernels.softmax_step(work.scores + std::uint64_t{r} * kKeyBlock, n_keys,
-                                                scale, &work.max[r], &work.sum[r]);
+      const float factor = kernels.rows.softmax_step(work.scores + std::uint64_t{r} * kKeyBlock,
+                                                     n_keys, scale, &work.max[r], &work.sum[r]);
       float* row = work.out + std::uint64_t{r} * shape.padded_dim;
       for (std::uint32_t d = 0; d < shape.padded_dim; ++d) row[d] *= factor;
     }

@@ -41,7 +41,7 @@ void CpuBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const We
                                   tile_scratch, gates);
                     multiply_tile(kernels_, options_.mode, up_matrix, tile, input, 0, x.n_rows,
                                   tile_scratch, ups);
-                    kernels_.silu_multiply(gates, ups, x.n_rows * kTileRows, gates);
+                    kernels_.rows.silu_multiply(gates, ups, x.n_rows * kTileRows, gates);
                     const std::uint64_t cell = std::uint64_t{tile} * x.n_rows;
                     if (hidden.values) {
                       std::memcpy(hidden.values + cell * kGroupCols, gates,
@@ -49,8 +49,8 @@ void CpuBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const We
                     }
                     if (!hidden.groups) return;
                     for (std::uint32_t r = 0; r < x.n_rows; ++r)
-                      kernels_.quantise(gates + std::uint64_t{r} * kTileRows,
-                                        hidden.groups + cell + r);
+                      kernels_.rows.quantise(gates + std::uint64_t{r} * kTileRows,
+                                             hidden.groups + cell + r);
                   });
   add_products(hidden, down_matrix, nullptr, x);
 }

@@ -146,9 +146,9 @@ void whole_row_stats(const Kernels& kernels, const HeadRow& row, float* logits,
                      std::uint32_t n_vocab, Candidate* work, HeadStats& stats) {
   const StatsRequest& request = *row.request;
   TilePartial whole;
-  whole.bad = kernels.extent(logits, n_vocab).bad;
+  whole.bad = kernels.rows.extent(logits, n_vocab).bad;
   suppress(request, 0, n_vocab, logits);
-  const float max = kernels.extent(logits, n_vocab).max;
+  const float max = kernels.rows.extent(logits, n_vocab).max;
   if (whole.bad || max == kNone) {
     write_row(row, whole, logits, stats);
     return;
@@ -169,15 +169,15 @@ void whole_row_stats(const Kernels& kernels, const HeadRow& row, float* logits,
     const auto id = static_cast<std::uint32_t>(request.prob_of[j]);
     probes[j] = id < n_vocab ? logits[id] : kNone;
   }
-  whole.max = kernels.extent(logits, n_vocab).max;
+  whole.max = kernels.rows.extent(logits, n_vocab).max;
   if (whole.max != kNone) {
     const ExpSums sums =
-        kernels.exp_sums(logits, n_vocab, whole.max, confidence_inverse_temperature(request));
+        kernels.rows.exp_sums(logits, n_vocab, whole.max, confidence_inverse_temperature(request));
     whole.sum = sums.sum;
     whole.weighted = sums.weighted;
     const std::uint32_t at = index_of(logits, n_vocab, whole.max);
     logits[at] = kNone;
-    whole.second = kernels.extent(logits, n_vocab).max;
+    whole.second = kernels.rows.extent(logits, n_vocab).max;
     logits[at] = whole.max;
   }
   write_row(row, whole, probes, stats);

@@ -95,7 +95,7 @@ void draw_candidates(const Kernels& kernels, const StatsRequest& request, std::u
           best.id < 0 ? 80.0 : static_cast<double>(logit) / temperature - best.value + slack;
       limits[i] = logit == kNone ? -1000.0f : static_cast<float>(std::clamp(lead, -1000.0, 80.0));
     }
-    kernels.exponentials(limits, kBlock);
+    kernels.rows.exponentials(limits, kBlock);
     for (std::uint32_t i = 0; i < count; i += 4) {
       const float* limit = limits + i;
       if (std::max({limit[0], limit[1], limit[2], limit[3]}) < kSmallestRest) continue;
@@ -125,10 +125,10 @@ TilePartial reduce_tile(const Kernels& kernels, const HeadRow& row, std::uint32_
                         float* logits, std::uint32_t n, float* probes) {
   const StatsRequest& request = *row.request;
   TilePartial out;
-  out.bad = kernels.extent(logits, n).bad;
+  out.bad = kernels.rows.extent(logits, n).bad;
   suppress(request, first_id, n, logits);
   if (out.bad) return out;
-  float max = kernels.extent(logits, n).max;
+  float max = kernels.rows.extent(logits, n).max;
   if (max != kNone) {
     const std::uint32_t at = index_of(logits, n, max);
     out.argmax_logit = max;
@@ -142,19 +142,20 @@ TilePartial reduce_tile(const Kernels& kernels, const HeadRow& row, std::uint32_
     }
   }
   if (!wants_distribution(request.want)) return out;
-  if (suppress_confidence(request, first_id, n, logits)) max = kernels.extent(logits, n).max;
+  if (suppress_confidence(request, first_id, n, logits)) max = kernels.rows.extent(logits, n).max;
   for (std::size_t j = 0; j < request.prob_of.size(); ++j) {
     const std::int64_t i = std::int64_t{request.prob_of[j]} - first_id;
     if (i >= 0 && i < n) probes[j] = logits[i];
   }
   if (max == kNone) return out;
-  const ExpSums sums = kernels.exp_sums(logits, n, max, confidence_inverse_temperature(request));
+  const ExpSums sums =
+      kernels.rows.exp_sums(logits, n, max, confidence_inverse_temperature(request));
   out.max = max;
   out.sum = sums.sum;
   out.weighted = sums.weighted;
   if ((request.want & kStatTop2) != 0) {
     logits[index_of(logits, n, max)] = kNone;
-    out.second = kernels.extent(logits, n).max;
+    out.second = kernels.rows.extent(logits, n).max;
   }
   return out;
 }

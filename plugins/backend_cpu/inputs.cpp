@@ -39,7 +39,7 @@ Panel CpuBackend::prepare(TensorView x, const Weight* norm, float eps, Needs nee
   arena_.for_each(x.n_rows, 2, [&](std::uint32_t r, unsigned slot) {
     auto* row = scratch(slot).row.as<float>();
     if (norm_weights) {
-      kernels_.normalise(input.row(r), norm_weights, x.n_cols, eps, row);
+      kernels_.rows.normalise(input.row(r), norm_weights, x.n_cols, eps, row);
     } else {
       std::memcpy(row, input.row(r), x.n_cols * sizeof(float));
     }
@@ -47,7 +47,7 @@ Panel CpuBackend::prepare(TensorView x, const Weight* norm, float eps, Needs nee
     for (std::uint32_t g = 0; g < panel.n_groups(); ++g) {
       const std::uint64_t cell = std::uint64_t{g} * panel.n_rows + r;
       const float* values = row + std::uint64_t{g} * kGroupCols;
-      if (panel.groups) kernels_.quantise(values, panel.groups + cell);
+      if (panel.groups) kernels_.rows.quantise(values, panel.groups + cell);
       if (panel.values)
         std::memcpy(panel.values + cell * kGroupCols, values, kGroupCols * sizeof(float));
     }

@@ -86,20 +86,8 @@ struct Extent {
   bool bad;
 };
 
-struct Kernels {
-  const char* name;
-
-  /// Fills `tile` from a block.
-  void (*unpack_codes)(CodeType type, const WeightBlock& block, CodeTile& tile);
-  /// acc[r * kTileRows + i] += sum over the block's inputs of activation r and weight row i.
-  /// `panel` points at the block's first group and the first row; groups are `group_stride` apart.
-  /// Per element: groups in ascending order, acc += scale product, then acc += minimum * sum.
-  void (*multiply_codes)(const CodeTile& tile, const ActivationGroup* panel, uint32_t group_stride,
-                         uint32_t n_rows, float* acc);
-  /// c[r][j] += sum_k a[r][k] * b[k][j], k ascending, for j < n_lanes (a multiple of 8).
-  void (*multiply_add)(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a,
-                       uint32_t lda, const float* b, uint32_t ldb, float* c, uint32_t ldc);
-
+/// Row-wise arithmetic: one source (row_math.inl) that each table compiles to its own width.
+struct RowMath {
   /// out = x * weight / sqrt(mean(x^2) + eps); the mean in double. out may alias x.
   void (*normalise)(const float* x, const float* weight, uint32_t n, float eps, float* out);
   /// Quantises 32 values. A value that is not finite makes the scale NaN, so that it is not lost.
@@ -116,6 +104,23 @@ struct Kernels {
   ExpSums (*exp_sums)(const float* x, uint32_t n, float max, float inverse_temperature);
   /// n binary16 values to f32.
   void (*widen_halves)(const uint8_t* from, uint32_t n, float* to);
+};
+
+struct Kernels {
+  const char* name;
+
+  /// Fills `tile` from a block.
+  void (*unpack_codes)(CodeType type, const WeightBlock& block, CodeTile& tile);
+  /// acc[r * kTileRows + i] += sum over the block's inputs of activation r and weight row i.
+  /// `panel` points at the block's first group and the first row; groups are `group_stride` apart.
+  /// Per element: groups in ascending order, acc += scale product, then acc += minimum * sum.
+  void (*multiply_codes)(const CodeTile& tile, const ActivationGroup* panel, uint32_t group_stride,
+                         uint32_t n_rows, float* acc);
+  /// c[r][j] += sum_k a[r][k] * b[k][j], k ascending, for j < n_lanes (a multiple of 8).
+  void (*multiply_add)(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a,
+                       uint32_t lda, const float* b, uint32_t ldb, float* c, uint32_t ldc);
+
+  RowMath rows;  // every table sets it to kRowMath of row_math.inl
 };
 
 // Tables that this build has; null where the compiler's target cannot have it.

@@ -178,9 +178,7 @@ void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* 
     multiply_add_lanes<1>(n_rows, n_k, a, lda, b + lane, ldb, c + lane, ldc);
 }
 
-constexpr Kernels kTable = {"avx2",       unpack_codes, multiply_codes, multiply_add,
-                            normalise,    quantise,     silu_multiply,  exponentials,
-                            softmax_step, extent,       exp_sums,       widen_halves};
+constexpr Kernels kTable = {"avx2", unpack_codes, multiply_codes, multiply_add, kRowMath};
 
 }  // namespace
 

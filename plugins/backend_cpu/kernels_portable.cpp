@@ -88,9 +88,7 @@ void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* 
     }
 }
 
-constexpr Kernels kTable = {"portable",   unpack_codes, multiply_codes, multiply_add,
-                            normalise,    quantise,     silu_multiply,  exponentials,
-                            softmax_step, extent,       exp_sums,       widen_halves};
+constexpr Kernels kTable = {"portable", unpack_codes, multiply_codes, multiply_add, kRowMath};
 
 }  // namespace
 

@@ -20,7 +20,7 @@ void unpack_floats(const Kernels& kernels, DType dtype, const WeightBlock& block
     if (row >= block.n_rows) {
       std::fill_n(scratch.row, block.n_cols, 0.0f);
     } else if (dtype == DType::f16) {
-      kernels.widen_halves(bytes, block.n_cols, scratch.row);
+      kernels.rows.widen_halves(bytes, block.n_cols, scratch.row);
     } else {
       decode_row(dtype, {reinterpret_cast<const std::byte*>(bytes), block.row_bytes},
                  {scratch.row, block.n_cols});

@@ -58,7 +58,7 @@ void CpuBackend::rope(TensorView x, const IndexList& positions, const RopeParams
     for (std::uint32_t h = 0; h < params.n_heads; ++h) {
       float* head = buffer_of(x).row(r) + std::uint64_t{h} * params.head_dim;
       if (head_norm)
-        kernels_.normalise(head, head_norm, params.head_dim, params.head_norm_eps, head);
+        kernels_.rows.normalise(head, head_norm, params.head_dim, params.head_norm_eps, head);
       rotate(head, params, table);
     }
   });

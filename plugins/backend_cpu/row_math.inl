@@ -214,3 +214,6 @@ ExpSums exp_sums(const float* x, uint32_t n, float max, float inverse_temperatur
 void widen_halves(const uint8_t* from, uint32_t n, float* to) {
   for (uint32_t i = 0; i < n; ++i) to[i] = half_to_float(from + 2 * i);
 }
+
+constexpr RowMath kRowMath = {normalise,    quantise, silu_multiply, exponentials,
+                              softmax_step, extent,   exp_sums,      widen_halves};

@@ -84,14 +84,14 @@ TEST(RowMath, ExponentialKeepsItsStatedErrorBound) {
     std::vector<float> x;
     for (float value = -87; value < 88; value += 0.00037F) x.push_back(value);
     std::vector<float> e = x;
-    isa.kernels->exponentials(e.data(), static_cast<std::uint32_t>(e.size()));
+    isa.kernels->rows.exponentials(e.data(), static_cast<std::uint32_t>(e.size()));
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double exact = std::exp(static_cast<double>(x[i]));
       worst = std::max(worst, std::abs(static_cast<double>(e[i]) - exact) / exact);
     }
     EXPECT_LT(worst, 2.5e-7) << isa.name;
     std::vector<float> edges = {-INFINITY, -1000, 0, NAN, 1000};
-    isa.kernels->exponentials(edges.data(), 5);
+    isa.kernels->rows.exponentials(edges.data(), 5);
     EXPECT_EQ(edges[0], 0.0F);
     EXPECT_EQ(edges[1], 0.0F);
     EXPECT_EQ(edges[2], 1.0F);
@@ -107,15 +107,15 @@ TEST(RowMath, SiluIsAccurateToAMillionthAndHandlesBothEnds) {
     for (float value = -80; value < 100; value += 0.013F) gate.push_back(value);
     const std::vector<float> up(gate.size(), 3);
     std::vector<float> out(gate.size());
-    isa.kernels->silu_multiply(gate.data(), up.data(), static_cast<std::uint32_t>(gate.size()),
-                               out.data());
+    isa.kernels->rows.silu_multiply(gate.data(), up.data(), static_cast<std::uint32_t>(gate.size()),
+                                    out.data());
     for (std::size_t i = 0; i < gate.size(); ++i) {
       const double g = static_cast<double>(gate[i]);
       const double exact = 3 * g / (1 + std::exp(-g));
       ASSERT_NEAR(static_cast<double>(out[i]), exact, 1e-6 * std::abs(exact)) << g;
     }
     const std::vector<float> ends = {-INFINITY, -1e30F, 1e30F};
-    isa.kernels->silu_multiply(ends.data(), up.data(), 3, out.data());
+    isa.kernels->rows.silu_multiply(ends.data(), up.data(), 3, out.data());
     EXPECT_LE(std::abs(out[1]), 1e-7F);
     EXPECT_FLOAT_EQ(out[2], 3e30F);
   }
