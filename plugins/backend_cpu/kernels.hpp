@@ -43,7 +43,6 @@ struct CodeTile {
   alignas(64) uint8_t codes[kBlockCols / 4][kTileRows][4];
   alignas(64) float scale[kBlockCols / 16][kTileRows];    // [group][row]
   alignas(64) float minimum[kBlockCols / 16][kTileRows];  // [group][row]
-  alignas(64) uint8_t linear[kTileRows][kBlockCols];      // scratch of the unpacker: row by row
   uint32_t n_groups32;                                    // inputs / 32 of this block
   bool half_groups;                                       // a scale covers 16 inputs (else 32)
   bool is_signed;                                         // codes are int8; minimum is not used
@@ -66,12 +65,10 @@ enum class CodeType : uint32_t {
   iq4_xs = 23
 };
 
-/// One block of packed weights: n_rows x n_cols in GGUF's block form, row after row.
+/// One block of packed weights (layout: pack.hpp), kTileRows rows: those that do not exist are 0.
 struct WeightBlock {
-  const uint8_t* data;
-  uint32_t row_bytes;
-  uint32_t n_rows;  // <= kTileRows
-  uint32_t n_cols;  // <= kBlockCols, a multiple of 32
+  const uint8_t* data;  // 64-byte aligned
+  uint32_t n_cols;      // <= kBlockCols; a multiple of 32 in block-quantised types
 };
 
 /// Sums over a stretch of logits relative to `max`: d = (l - max) * inverse_temperature.

@@ -18,16 +18,10 @@ float half_to_float(const uint8_t* bytes) {
   return _cvtsh_ss(bits);
 }
 
-#include "interleave_avx2.inl"
 #include "row_math.inl"
 #include "unpack.inl"
 
 #define DLLM_INLINE inline __attribute__((always_inline))
-
-void unpack_codes(CodeType type, const WeightBlock& block, CodeTile& tile) {
-  unpack_linear(type, block, tile);
-  interleave(tile);
-}
 
 DLLM_INLINE __m256i broadcast4(const int8_t* p) {
   int32_t word;
@@ -178,7 +172,7 @@ void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* 
     multiply_add_lanes<1>(n_rows, n_k, a, lda, b + lane, ldb, c + lane, ldc);
 }
 
-constexpr Kernels kTable = {"avx2", unpack_codes, multiply_codes, multiply_add, kRowMath};
+constexpr Kernels kTable = {"avx2", unpack_tile, multiply_codes, multiply_add, kRowMath};
 
 }  // namespace
 

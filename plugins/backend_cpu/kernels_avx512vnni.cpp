@@ -18,7 +18,6 @@ float half_to_float(const uint8_t* bytes) {
   return _cvtsh_ss(bits);
 }
 
-#include "interleave_avx2.inl"
 #include "row_math.inl"
 #include "unpack.inl"
 
@@ -32,13 +31,12 @@ void make_unsigned(CodeTile& tile) {
       _mm512_store_si512(codes, _mm512_xor_si512(_mm512_load_si512(codes),
                                                  _mm512_set1_epi8(static_cast<char>(0x80))));
     }
-  for (uint32_t g = 0; g < tile.n_groups32; ++g)
-    for (uint32_t i = 0; i < kTileRows; ++i) tile.minimum[g][i] = -128.0f * tile.scale[g][i];
+  for (uint32_t g = 0; g < tile.n_groups32; ++g) scaled(tile.scale[g], -128.0f, tile.minimum[g]);
+  tile.is_signed = false;
 }
 
 void unpack_codes(CodeType type, const WeightBlock& block, CodeTile& tile) {
-  unpack_linear(type, block, tile);
-  interleave(tile);
+  unpack_tile(type, block, tile);
   if (tile.is_signed) make_unsigned(tile);
 }
 

@@ -28,20 +28,13 @@ float half_to_float(const uint8_t* bytes) {
 #include "row_math.inl"
 #include "unpack.inl"
 
-void unpack_codes(CodeType type, const WeightBlock& block, CodeTile& tile) {
-  unpack_linear(type, block, tile);
-  for (uint32_t k = 0; k < block.n_cols / 4; ++k)
-    for (uint32_t row = 0; row < kTileRows; ++row)
-      __builtin_memcpy(tile.codes[k][row], tile.linear[row] + 4 * k, 4);
-}
-
 template <bool kSigned>
 int32_t dot(const CodeTile& tile, uint32_t row, uint32_t first_col, const int8_t* codes,
             uint32_t n) {
   int32_t sum = 0;
-  const uint8_t* w = tile.linear[row] + first_col;
   for (uint32_t k = 0; k < n; ++k) {
-    const int32_t code = kSigned ? static_cast<int8_t>(w[k]) : w[k];
+    const uint8_t byte = tile.codes[(first_col + k) / 4][row][(first_col + k) % 4];
+    const int32_t code = kSigned ? static_cast<int8_t>(byte) : byte;
     sum += code * codes[k];
   }
   return sum;
@@ -88,7 +81,7 @@ void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* 
     }
 }
 
-constexpr Kernels kTable = {"portable", unpack_codes, multiply_codes, multiply_add, kRowMath};
+constexpr Kernels kTable = {"portable", unpack_tile, multiply_codes, multiply_add, kRowMath};
 
 }  // namespace
 

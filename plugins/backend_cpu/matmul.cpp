@@ -12,20 +12,40 @@ namespace {
 // Rows of the accumulator that stay in the first-level cache together with a weight block.
 constexpr std::uint32_t kRowsAtOnce = 128;
 
-// A block as f32, floats[k][row].
-void unpack_floats(const Kernels& kernels, DType dtype, const WeightBlock& block,
-                   TileScratch& scratch) {
-  for (std::uint32_t row = 0; row < kTileRows; ++row) {
-    const std::uint8_t* bytes = block.data + static_cast<std::uint64_t>(row) * block.row_bytes;
-    if (row >= block.n_rows) {
-      std::fill_n(scratch.row, block.n_cols, 0.0f);
-    } else if (dtype == DType::f16) {
-      kernels.rows.widen_halves(bytes, block.n_cols, scratch.row);
-    } else {
-      decode_row(dtype, {reinterpret_cast<const std::byte*>(bytes), block.row_bytes},
-                 {scratch.row, block.n_cols});
+void widen(const Kernels& kernels, DType dtype, const std::uint8_t* from, std::uint32_t n,
+           float* to) {
+  if (dtype == DType::f16) {
+    kernels.rows.widen_halves(from, n, to);
+  } else if (dtype == DType::f32) {
+    std::memcpy(to, from, n * sizeof(float));
+  } else {
+    decode_row(dtype, {reinterpret_cast<const std::byte*>(from), n * dtype_info(dtype).block_bytes},
+               {to, n});
+  }
+}
+
+// w = scale * code + minimum, as f32.
+void expand_codes(const CodeTile& tile, std::uint32_t n_cols, float (*to)[kTileRows]) {
+  const std::uint32_t group_cols = tile.half_groups ? 16 : 32;
+  for (std::uint32_t k = 0; k < n_cols; ++k) {
+    const float* scale = tile.scale[k / group_cols];
+    const float* minimum = tile.minimum[k / group_cols];
+    for (std::uint32_t row = 0; row < kTileRows; ++row) {
+      const std::uint8_t byte = tile.codes[k / 4][row][k % 4];
+      const int code = tile.is_signed ? static_cast<std::int8_t>(byte) : byte;
+      to[k][row] = scale[row] * static_cast<float>(code) + minimum[row];
     }
-    for (std::uint32_t k = 0; k < block.n_cols; ++k) scratch.floats[k][row] = scratch.row[k];
+  }
+}
+
+// A block as f32, floats[k][row].
+void unpack_floats(const Kernels& kernels, const Matrix& weight, const WeightBlock& block,
+                   TileScratch& scratch) {
+  if (!weight.codes()) {
+    widen(kernels, weight.dtype(), block.data, block.n_cols * kTileRows, scratch.floats[0]);
+  } else {
+    kernels.unpack_codes(*weight.codes(), block, scratch.codes);
+    expand_codes(scratch.codes, block.n_cols, scratch.floats);
   }
 }
 
@@ -51,7 +71,7 @@ void multiply_tile(const Kernels& kernels, ActivationMode mode, const Matrix& we
     if (codes) {
       kernels.unpack_codes(*codes, block, scratch.codes);
     } else {
-      unpack_floats(kernels, weight.dtype(), block, scratch);
+      unpack_floats(kernels, weight, block, scratch);
     }
     const std::uint64_t first_group = index * (kBlockCols / kGroupCols);
     for (std::uint32_t r = 0; r < n_rows; r += kRowsAtOnce) {

@@ -31,7 +31,6 @@ struct Panel {
 struct TileScratch {
   CodeTile codes;
   alignas(64) float floats[kBlockCols][kTileRows];
-  alignas(64) float row[kBlockCols];
 };
 
 /// How weights are used: block-quantised ones as integer codes, or everything as f32.

@@ -44,9 +44,10 @@ std::optional<CodeType> code_type(DType dtype) {
 Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Arena& arena)
     : Weight(tensor.name, tensor.dtype, rows_of(tensor), cols_of(tensor)),
       codes_(code_type(tensor.dtype)),
+      layout_(layout_of(tensor.dtype)),
       row_bytes_(row_bytes(tensor.dtype, n_cols())),
       block_bytes_(row_bytes(tensor.dtype, kBlockCols)),
-      memory_(tensor.bytes, "weight " + tensor.name) {
+      memory_(n_tiles() * kTileRows * row_bytes_, "weight " + tensor.name) {
   const auto* source = reinterpret_cast<const std::uint8_t*>(file.data(tensor).data());
   const std::uint64_t tile_bytes = kTileRows * row_bytes_;
   const auto tiles_at_once =
@@ -69,21 +70,15 @@ std::uint32_t Matrix::tile_rows(std::uint32_t tile) const noexcept {
 }
 
 WeightBlock Matrix::block(std::uint32_t tile, std::uint32_t index) const noexcept {
-  const std::uint32_t rows = tile_rows(tile);
-  const std::uint32_t cols = std::min(kBlockCols, n_cols() - index * kBlockCols);
-  const std::uint64_t bytes = std::min(block_bytes_, row_bytes_ - index * block_bytes_);
-  const std::uint64_t offset = tile * kTileRows * row_bytes_ + index * block_bytes_ * rows;
-  return {memory_.as<std::uint8_t>() + offset, static_cast<std::uint32_t>(bytes), rows, cols};
+  const std::uint64_t offset = tile * row_bytes_ + index * block_bytes_;  // of one row
+  return {memory_.as<std::uint8_t>() + kTileRows * offset,
+          std::min(kBlockCols, n_cols() - index * kBlockCols)};
 }
 
 void Matrix::pack_tile(const std::uint8_t* rows, std::uint32_t tile) {
-  for (std::uint32_t index = 0; index < n_blocks(); ++index) {
-    const WeightBlock to = block(tile, index);
-    auto* out = const_cast<std::uint8_t*>(to.data);
-    for (std::uint32_t row = 0; row < to.n_rows; ++row)
-      std::memcpy(out + static_cast<std::uint64_t>(row) * to.row_bytes,
-                  rows + row * row_bytes_ + index * block_bytes_, to.row_bytes);
-  }
+  const auto gguf_blocks = static_cast<std::uint32_t>(row_bytes_ / layout_.bytes);
+  pack_blocks(layout_, rows, row_bytes_, tile_rows(tile), gguf_blocks,
+              memory_.as<std::uint8_t>() + tile * kTileRows * row_bytes_);
 }
 
 Vector::Vector(const GgufFile& file, const TensorInfo& tensor)

@@ -1,9 +1,9 @@
 // What the CPU backend keeps of a weight.
 //
-// Matrix      GGUF's own blocks, rearranged so that what one work item reads is contiguous: tiles
-//             of kTileRows rows; inside a tile block after block of kBlockCols inputs; inside a
-//             block row after row. Same size as in the file; the last tile and block may be
-//             smaller.
+// Matrix      GGUF's own blocks, turned so that what one work item reads is contiguous: tiles of
+//             kTileRows rows; inside a tile block after block of kBlockCols inputs (the last may
+//             be smaller); inside a block as pack.hpp says. Same size as in the file but for the
+//             rows that the last tile lacks.
 // Vector      norms and biases, decoded to f32 once
 // Table       an embedding: stays in the mapped file, rows are decoded on look-up
 #pragma once
@@ -17,6 +17,7 @@
 #include "dllm/gguf.hpp"
 #include "kernels.hpp"
 #include "memory.hpp"
+#include "pack.hpp"
 
 namespace dllm::cpu {
 
@@ -25,7 +26,7 @@ std::optional<CodeType> code_type(DType dtype);
 
 class Matrix final : public Weight {
  public:
-  /// Copies the tensor tile by tile and lets go of the mapping's pages as it goes.
+  /// Packs the tensor tile by tile and lets go of the mapping's pages as it goes.
   Matrix(const GgufFile& file, const TensorInfo& tensor, Arena& arena);
 
   std::uint32_t n_tiles() const noexcept { return (n_rows() + kTileRows - 1) / kTileRows; }
@@ -39,6 +40,7 @@ class Matrix final : public Weight {
   void pack_tile(const std::uint8_t* rows, std::uint32_t tile);
 
   std::optional<CodeType> codes_;
+  BlockLayout layout_;
   std::uint64_t row_bytes_ = 0;    // of a whole row
   std::uint64_t block_bytes_ = 0;  // of kBlockCols inputs of a row
   AlignedMemory memory_;
