@@ -57,6 +57,7 @@ class TinyModel:
     pre: Optional[str] = None
     template: object = "default"         # text, None (key absent) or "default"
     known_logits: Optional[np.ndarray] = None
+    outliers: float = 0                  # about one channel in 64 of a norm is this much larger
     seed: int = 1
     extra_keys: dict = field(default_factory=dict)     # key -> (type, value); replaces or adds
     drop_keys: tuple = ()
@@ -176,10 +177,19 @@ def tensor_list(model):
     return result + [(name, shape, kind) for name, (shape, kind) in model.extra_tensors.items()]
 
 
-def random_tensor(name, shape, kind, random):
+def norm_weights(n, outliers, random):
+    """Near 1. With outliers a few channels are that much larger than the rest, at the same total power."""
+    weights = 1 + 0.1 * random.normal(n)
+    if not outliers:
+        return weights
+    weights[random.uniform(n) < 1 / 64] *= outliers
+    return weights / np.sqrt(np.mean(weights ** 2))
+
+
+def random_tensor(name, shape, kind, random, outliers=0):
     """uint8 blocks. Matrices get the deviation that keeps activations of order one."""
     if name.endswith("_norm.weight"):
-        return encode_plain(kind, 1 + 0.1 * random.normal(shape[0]))
+        return encode_plain(kind, norm_weights(shape[0], outliers, random))
     if name.endswith(".bias"):
         return encode_plain(kind, 0.3 * random.normal(shape[0]))
     if shape[0] % TYPES[kind].elements:
@@ -211,7 +221,7 @@ def tensor_data(model, name, shape, kind, random):
         return bytes(tensor_bytes(kind, shape))
     if model.known_logits is not None:
         return known_logits_tensor(model, name, shape, kind, random).tobytes()
-    return random_tensor(name, shape, kind, random).tobytes()
+    return random_tensor(name, shape, kind, random, model.outliers).tobytes()
 
 
 def write_tiny_model(path, model):

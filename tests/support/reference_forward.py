@@ -33,6 +33,7 @@ class GgufContents:
         for _ in range(n_keys):
             key = self.text()
             self.metadata[key] = self.value(self.take("<i"))
+        self.metadata_end = self.at
         infos = []
         for _ in range(n_tensors):
             name = self.text()

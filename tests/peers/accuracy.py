@@ -1,0 +1,153 @@
+#!/usr/bin/python3
+"""Relative error of logits against a float64 forward, by weight type: dllm's modes and other runtimes.
+
+    tests/peers/accuracy.py                               # dllm alone
+    tests/peers/accuracy.py --llama-cpp BUILD SOURCE      # with llama.cpp (target llama built in BUILD)
+    tests/peers/accuracy.py --runtime 'NAME=COMMAND'      # with anything that can write logits
+    tests/peers/accuracy.py --llama-cpp BUILD SOURCE --record   # renew llamacpp_accuracy.json
+
+COMMAND is a shell line with {model}, {ids} (comma-separated) and {out}; it leaves raw little-endian f32 or
+a NumPy file [tokens, vocabulary] there, one row per token, before any shift. The error of a model is
+the root mean square of (logits - float64 logits) over the deviation of the float64 logits; a
+cell of the table is the root mean square over LLaDA and Dream. Models: accuracy_models.py. Without --llama-cpp the table shows
+llama.cpp's recorded figures. Uses build/release/bin/dllm, or what DLLM_BINARY names.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+
+from accuracy_models import cases                     # noqa: E402
+from llamacpp import build_program                    # noqa: E402
+from reference_forward import ReferenceModel          # noqa: E402
+
+DLLM = os.environ.get("DLLM_BINARY", str(HERE.parents[1] / "build" / "release" / "bin" / "dllm"))
+RECORD = HERE / "llamacpp_accuracy.json"
+PEER = "llama.cpp"
+
+
+def relative_error(got, want):
+    return float(np.sqrt(np.mean((got - want) ** 2)) / want.std())
+
+
+def read_logits(path, n_rows):
+    if Path(path).read_bytes()[:6] == b"\x93NUMPY":
+        return np.load(path).astype(np.float64)
+    return np.fromfile(path, "<f4").reshape(n_rows, -1).astype(np.float64)
+
+
+def dllm_command(mode):
+    """The shell line of dllm with `activations=MODE`."""
+    return f"'{DLLM}' logits -m {{model}} --tokens {{ids}} --out {{out}} --backend cpu" \
+           f" --backend-set activations={mode}"
+
+
+def dllm_modes():
+    """The choices of the CPU backend's option `activations`, the default first."""
+    listing = json.loads(subprocess.run([DLLM, "plugins", "--json"], check=True,
+                                        stdout=subprocess.PIPE).stdout)
+    for plugin in listing["plugins"]:
+        for option in plugin.get("options", []):
+            if (plugin["kind"], plugin["id"], option["name"]) == ("backend", "cpu", "activations"):
+                default = option["default"]
+                return [default] + [mode for mode in option["range"].split(" | ") if mode != default]
+    sys.exit(f"{DLLM} has no CPU backend with an option `activations`")
+
+
+def measure(case, runtimes, folder):
+    """runtime -> error of this model."""
+    model, out = f"{folder}/model.gguf", f"{folder}/logits.npy"
+    case.write(model)
+    reference = ReferenceModel(model)
+    ids = case.ids(len(reference.tensors["token_embd.weight"]))
+    want, errors = reference.logits(ids), {}
+    for name, command in runtimes.items():
+        Path(out).unlink(missing_ok=True)
+        line = command.format(model=model, ids=",".join(map(str, ids)), out=out)
+        done = subprocess.run(line, shell=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if done.returncode != 0:
+            sys.exit(f"{name} ended with status {done.returncode} on {case.name}:\n"
+                     f"{done.stderr.decode(errors='replace')[-2000:]}")
+        errors[name] = relative_error(read_logits(out, len(ids)), want)
+    return errors
+
+
+def measure_all(runtimes, chosen=None):
+    """case name -> runtime -> error."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {case.name: measure(case, runtimes, folder) for case in chosen or cases()}
+
+
+def root_mean_square(values):
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+def by_group_and_kind(results):
+    """(group, type) -> runtime -> error over both families."""
+    cells = {}
+    for name, errors in results.items():
+        group, _, kind = name.split("/")
+        for runtime, error in errors.items():
+            cells.setdefault((group, kind), {}).setdefault(runtime, []).append(error)
+    return {key: {runtime: root_mean_square(errors) for runtime, errors in cell.items()}
+            for key, cell in cells.items()}
+
+
+def percent(value):
+    return "" if value is None else f"{100 * value:.2f}" if value >= 1e-4 else f"{100 * value:.5f}"
+
+
+def table(results):
+    cells = by_group_and_kind(results)
+    runtimes = list(next(iter(cells.values())))
+    kinds = list(dict.fromkeys(kind for _, kind in cells))
+    groups = list(dict.fromkeys(group for group, _ in cells))
+    lines = ["| type | " + " | ".join(f"{group}: {name}" for group in groups for name in runtimes) + " |",
+             "|---|" + "---|" * (len(groups) * len(runtimes))]
+    for kind in kinds:
+        row = [percent(cells.get((group, kind), {}).get(name)) for group in groups for name in runtimes]
+        lines.append(f"| {kind} | " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--llama-cpp", nargs=2, metavar=("BUILD", "SOURCE"))
+    parser.add_argument("--runtime", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--modes", help="comma-separated; all that the backend has")
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
+    parser.add_argument("--json", action="store_true", help="errors of every model instead of the table")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        runtimes = {}
+        if arguments.llama_cpp:
+            program = build_program("llamacpp_logits.cpp", *arguments.llama_cpp, folder)
+            runtimes[PEER] = f"'{program}' {{model}} {{ids}} > {{out}}"
+        runtimes.update(each.split("=", 1) for each in arguments.runtime)
+        modes = arguments.modes.split(",") if arguments.modes else dllm_modes()
+        runtimes.update({mode: dllm_command(mode) for mode in modes})
+        results = measure_all(runtimes)
+    if arguments.record:
+        figures = {name: float(f"{errors[PEER]:.4g}") for name, errors in results.items()}
+        RECORD.write_text(json.dumps(figures, indent=1) + "\n")
+    if not arguments.llama_cpp and RECORD.exists():
+        record = json.loads(RECORD.read_text())
+        results = {name: {PEER: record.get(name), **errors} for name, errors in results.items()}
+    print(json.dumps(results, indent=1) if arguments.json else table(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The models of the accuracy table, the same bytes on every machine.
+
+    for case in cases():
+        case.write("model.gguf")
+
+Three sets, each for LLaDA and Dream:
+* `random`: weights of one tensor type with random codes and scales, as deep as four layers;
+* `outliers`: the same with one channel in 64 of every norm 20 times larger than the rest, as trained
+  models have: what shares an 8-bit scale with such a channel is rounded 20 times coarser;
+* `trained`: the demo models' weights rounded to the type.
+"""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from make_tiny_gguf import TinyModel, write_tiny_model
+from quant_blocks import TYPES
+from quantise import QUANTISERS, quantise
+from reference_forward import GgufContents
+
+DEMO = Path(__file__).resolve().parents[2] / "apps" / "demo_models"
+ALIGNMENT = 32
+N_IDS = 40
+# What the table leaves out: legacy types that behave as their neighbours do.
+ROWS = [kind for kind in TYPES if kind not in ("Q4_1", "Q5_1", "IQ4_NL")]
+
+
+@dataclass(frozen=True)
+class Case:
+    group: str
+    arch: str
+    kind: str
+
+    @property
+    def name(self):
+        return f"{self.group}/{self.arch}/{self.kind}"
+
+    def write(self, path):
+        if self.group == "trained":
+            round_demo_model(DEMO / f"demo-{self.arch}.gguf", self.kind, path)
+            return
+        dream = self.arch == "dream"
+        write_tiny_model(path, TinyModel(
+            self.arch, layers=4, width=512, heads=8, kv_heads=2 if dream else 8, ffn=1024, tokens=512,
+            quant=self.kind, outliers=20 if self.group == "outliers" else 0, seed=31))
+
+    def ids(self, rows):
+        """Half of the canvas is one repeated token, as a masked canvas has."""
+        return [(i * 7919 + 13) % rows if i < N_IDS // 2 else rows - 4 for i in range(N_IDS)]
+
+
+def cases():
+    sets = [("random", ROWS), ("outliers", ROWS), ("trained", [k for k in ROWS if k in QUANTISERS])]
+    return [Case(group, arch, kind) for kind in ROWS for group, kinds in sets if kind in kinds
+            for arch in ("llada", "dream")]
+
+
+def round_demo_model(source, kind, path):
+    """A copy of the file with every matrix rounded to `kind`; metadata, norms and biases as they are."""
+    contents = GgufContents(source)
+    infos, data = b"", b""
+    for name, values in contents.tensors.items():
+        stored = kind if values.ndim == 2 else "F32"
+        blocks = quantise(stored, values).tobytes()
+        shape = values.shape[::-1]
+        infos += struct.pack("<Q", len(name)) + name.encode()
+        infos += struct.pack(f"<I{len(shape)}QiQ", len(shape), *shape, TYPES[stored].ggml_id, len(data))
+        data += blocks + bytes(-len(blocks) % ALIGNMENT)
+    head = contents.data[:contents.metadata_end] + infos
+    Path(path).write_bytes(head + bytes(-len(head) % ALIGNMENT) + data)

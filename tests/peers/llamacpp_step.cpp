@@ -1,0 +1,112 @@
+// Times whole forwards of a diffusion model in llama.cpp: every position of the canvas attends to every
+// other, and every row's logits are computed. One JSON object per line on stdout: first the load, then
+// one for each length. peers.py compiles it against an owner's llama.cpp; the project's build does not.
+//
+//   llamacpp_step MODEL.gguf THREADS LENGTH,LENGTH,... REPEATS
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ggml-cpu.h"
+#include "llama.h"
+
+namespace {
+
+double now_ms() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::milli>(since).count();
+}
+
+double peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+std::vector<int> numbers(const char* text) {
+  std::vector<int> result;
+  std::stringstream list(text);
+  for (std::string number; std::getline(list, number, ',');) {
+    result.push_back(std::atoi(number.c_str()));
+  }
+  return result;
+}
+
+// Milliseconds of one forward over `length` made-up tokens; dies where llama.cpp reports an error.
+double step_ms(llama_context* context, int length, int n_vocab) {
+  llama_batch batch = llama_batch_init(length, 0, 1);
+  batch.n_tokens = length;
+  for (int i = 0; i < length; ++i) {
+    batch.token[i] = (i * 7919 + 13) % std::min(n_vocab, 100000);
+    batch.pos[i] = i;
+    batch.n_seq_id[i] = 1;
+    batch.seq_id[i][0] = 0;
+    batch.logits[i] = 1;
+  }
+  const double start = now_ms();
+  const int status = llama_decode(context, batch);
+  const float last = status == 0 ? llama_get_logits_ith(context, length - 1)[0] : NAN;
+  const double elapsed = now_ms() - start;
+  llama_batch_free(batch);
+  if (!std::isfinite(last)) {
+    std::fprintf(stderr, "llama_decode gave status %d and a logit of %f\n", status, last);
+    std::exit(1);
+  }
+  return elapsed;
+}
+
+const char* units() {
+  if (ggml_cpu_has_amx_int8() != 0) return "amx";
+  if (ggml_cpu_has_avx512_vnni() != 0) return "avx512vnni";
+  if (ggml_cpu_has_avx512() != 0) return "avx512";
+  return ggml_cpu_has_avx_vnni() != 0 ? "avxvnni" : "avx2";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  const int threads = std::atoi(argv[2]);
+  const std::vector<int> lengths = numbers(argv[3]);
+  const int repeats = std::atoi(argv[4]);
+  if (threads < 1 || lengths.empty() || repeats < 1) return 2;
+  llama_log_set(
+      [](ggml_log_level level, const char* text, void*) {
+        if (level >= GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+      },
+      nullptr);
+  llama_backend_init();
+  const double start = now_ms();
+  llama_model* model = llama_model_load_from_file(argv[1], llama_model_default_params());
+  if (model == nullptr) return 1;
+  std::printf("{\"runtime\": \"llama.cpp\", \"isa\": \"%s\", \"threads\": %d, \"load_ms\": %.0f}\n",
+              units(), threads, now_ms() - start);
+  llama_context_params params = llama_context_default_params();
+  const int longest = *std::max_element(lengths.begin(), lengths.end());
+  params.n_ctx = params.n_batch = params.n_ubatch = static_cast<unsigned>(std::max(longest, 32));
+  params.n_threads = params.n_threads_batch = threads;
+  llama_context* context = llama_init_from_model(model, params);
+  if (context == nullptr) return 1;
+  llama_set_causal_attn(context, false);
+  const int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
+  step_ms(context, 32, n_vocab);  // touches every weight
+  for (const int length : lengths) {
+    std::vector<double> times;
+    for (int i = 0; i < repeats; ++i) times.push_back(step_ms(context, length, n_vocab));
+    std::sort(times.begin(), times.end());
+    std::printf("{\"length\": %d, \"median_ms\": %.1f, \"min_ms\": %.1f, \"max_ms\": %.1f, "
+                "\"peak_mib\": %.0f}\n",
+                length, times[times.size() / 2], times.front(), times.back(), peak_mib());
+    std::fflush(stdout);
+  }
+  llama_free(context);
+  llama_model_free(model);
+  return 0;
+}
