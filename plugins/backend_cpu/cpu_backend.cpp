@@ -68,6 +68,8 @@ void CpuAttentionSpans::write(std::span<const AttentionSpan> spans) {
 CpuBackend::CpuBackend(const Isa& isa, const CpuOptions& options)
     : isa_(isa),
       kernels_(*isa.kernels),
+      multiplier_{*isa.kernels, options.products == ProductMode::fast ? isa.fast : nullptr,
+                  options.products == ProductMode::f32},
       options_(options),
       processor_(processor_name({})),
       arena_(options.n_threads) {
@@ -84,7 +86,11 @@ DeviceInfo CpuBackend::device() const {
   info.isa = isa_.name;
   info.threads = options_.n_threads;
   info.name = processor_ + ", " + std::to_string(info.threads) +
-              (info.threads == 1 ? " thread, " : " threads, ") + info.isa;
+              (info.threads == 1 ? " thread, " : " threads, ") + info.isa + ", " +
+              (multiplier_.f32    ? "f32"
+               : multiplier_.fast ? "fast"
+                                  : "exact") +
+              " products";
   info.total_bytes = memory.total_bytes;
   info.available_bytes = memory.available_bytes;
   return info;
@@ -123,8 +129,11 @@ std::unique_ptr<AttentionSpans> CpuBackend::make_attention_spans(std::uint32_t c
 void CpuBackend::reserve(const StepLimits& limits) {
   const std::uint32_t tokens = std::max(limits.max_tokens, limits.max_score_rows);
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
-  make_panel(input_, tokens, cols, {true, true});
-  make_panel(hidden_, limits.max_tokens, std::max(limits.ffn_cols, 1u), {true, true});
+  const Needs all = {true, true, multiplier_.fast != nullptr};
+  make_panel(input_, tokens, cols, all);
+  make_panel(hidden_, limits.max_tokens, std::max(limits.ffn_cols, 1u), all);
+  grow(hidden_tiles_done_, (limits.ffn_cols / kBlockCols + 1) * sizeof(std::uint32_t),
+       "block counters");
   reserve_accumulators(tokens);
   for (auto& each : scratch_) {
     grow(each->row, round_up(cols, kPadCols) * sizeof(float), "row scratch");

@@ -76,11 +76,14 @@ struct ThreadScratch {
 struct PanelMemory {
   AlignedMemory groups;
   AlignedMemory values;
+  AlignedMemory block_codes;
+  AlignedMemory block_scales;
+  AlignedMemory block_sums;
 };
 
 struct CpuOptions {
   unsigned n_threads = 1;
-  ActivationMode mode = ActivationMode::int8;
+  ProductMode products = ProductMode::fast;
 };
 
 class CpuBackend final : public Backend {
@@ -119,12 +122,14 @@ class CpuBackend final : public Backend {
  private:
   // inputs.cpp
   struct Needs {
-    bool codes = false;
+    bool groups = false;
     bool values = false;
-    void add(const Matrix& weight, ActivationMode mode);
+    bool blocks = false;
+    void add(InputForm form);
   };
   Panel make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uint32_t n_cols, Needs needs);
   Panel prepare(TensorView x, const Weight* norm, float eps, Needs needs);
+  void finish_hidden_tile(const Panel& hidden, std::uint32_t tile, const float* values);
   // linear.cpp
   void add_products(const Panel& panel, const Matrix& weight, const Weight* bias,
                     TensorView residual);
@@ -146,6 +151,7 @@ class CpuBackend final : public Backend {
 
   const Isa& isa_;
   const Kernels& kernels_;
+  Multiplier multiplier_;
   CpuOptions options_;
   std::string processor_;
   Arena arena_;
@@ -153,6 +159,7 @@ class CpuBackend final : public Backend {
   std::vector<std::unique_ptr<ThreadScratch>> scratch_;
   PanelMemory input_;
   PanelMemory hidden_;  // between the two halves of gated_mlp
+  AlignedMemory hidden_tiles_done_;
   AlignedMemory rope_table_;
   std::vector<double> rope_frequencies_;
   AlignedMemory attention_panels_;

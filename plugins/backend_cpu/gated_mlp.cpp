@@ -1,6 +1,8 @@
 // gated_mlp: gate and up tile by tile, so that silu(gate) * up of a tile goes straight into the
 // input panel of down: one tile of outputs is one group of inputs, and the product is never stored
-// as rows.
+// as rows. The fast products' blocks are eight tiles wide: values wait in the panel until the last
+// tile of a block is done.
+#include <atomic>
 #include <cstring>
 
 #include "cpu_backend.hpp"
@@ -9,6 +11,26 @@
 namespace dllm::cpu {
 
 static_assert(kTileRows == kGroupCols, "a tile of the gate is a group of the down projection");
+
+// `values`: [n_rows][kTileRows] of this tile. The thread that finishes a block's last tile
+// quantises the block, whichever it is.
+void CpuBackend::finish_hidden_tile(const Panel& hidden, std::uint32_t tile, const float* values) {
+  if (hidden.groups) {
+    ActivationGroup* groups = hidden.groups + std::uint64_t{tile} * hidden.n_rows;
+    for (std::uint32_t r = 0; r < hidden.n_rows; ++r)
+      kernels_.rows.quantise(values + std::uint64_t{r} * kTileRows, groups + r);
+  }
+  if (!hidden.blocks.codes) return;
+  constexpr std::uint32_t kTilesPerBlock = kBlockCols / kTileRows;
+  const std::uint32_t block = tile / kTilesPerBlock;
+  std::atomic_ref<std::uint32_t> done(hidden_tiles_done_.as<std::uint32_t>()[block]);
+  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 != kTilesPerBlock) return;
+  const std::uint64_t group_stride = std::uint64_t{hidden.n_rows} * kGroupCols;
+  const float* first = hidden.values + std::uint64_t{block} * kTilesPerBlock * group_stride;
+  for (std::uint32_t r = 0; r < hidden.n_rows; ++r)
+    multiplier_.fast->quantise(first + std::uint64_t{r} * kGroupCols, group_stride,
+                               hidden.block(block, r));
+}
 
 void CpuBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const Weight& gate,
                            const Weight& up, const Weight& down) {
@@ -24,34 +46,31 @@ void CpuBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const We
     timer.add_work(products(*each, x.n_rows), static_cast<double>(each->stored_bytes()));
 
   Needs needs;
-  needs.add(gate_matrix, options_.mode);
-  needs.add(up_matrix, options_.mode);
+  needs.add(input_form(multiplier_, gate_matrix));
+  needs.add(input_form(multiplier_, up_matrix));
   const Panel input = prepare(x, &norm, eps, needs);
   Needs hidden_needs;
-  hidden_needs.add(down_matrix, options_.mode);
+  hidden_needs.add(input_form(multiplier_, down_matrix));
+  hidden_needs.values |= hidden_needs.blocks;
   const Panel hidden = make_panel(hidden_, x.n_rows, gate_matrix.n_rows(), hidden_needs);
+  const std::uint64_t counter_bytes = (hidden.n_cols / kBlockCols + 1) * sizeof(std::uint32_t);
+  grow(hidden_tiles_done_, counter_bytes, "block counters");
+  std::memset(hidden_tiles_done_.as<void>(), 0, counter_bytes);
   reserve_accumulators(x.n_rows);
 
-  arena_.for_each(gate_matrix.n_tiles(), tile_grain(gate_matrix, x.n_rows),
-                  [&](std::uint32_t tile, unsigned slot) {
-                    auto* gates = scratch(slot).accumulators.as<float>();
-                    float* ups = gates + std::uint64_t{x.n_rows} * kTileRows;
-                    TileScratch& tile_scratch = scratch(slot).tile;
-                    multiply_tile(kernels_, options_.mode, gate_matrix, tile, input, 0, x.n_rows,
-                                  tile_scratch, gates);
-                    multiply_tile(kernels_, options_.mode, up_matrix, tile, input, 0, x.n_rows,
-                                  tile_scratch, ups);
-                    kernels_.rows.silu_multiply(gates, ups, x.n_rows * kTileRows, gates);
-                    const std::uint64_t cell = std::uint64_t{tile} * x.n_rows;
-                    if (hidden.values) {
-                      std::memcpy(hidden.values + cell * kGroupCols, gates,
-                                  std::uint64_t{x.n_rows} * kGroupCols * sizeof(float));
-                    }
-                    if (!hidden.groups) return;
-                    for (std::uint32_t r = 0; r < x.n_rows; ++r)
-                      kernels_.rows.quantise(gates + std::uint64_t{r} * kTileRows,
-                                             hidden.groups + cell + r);
-                  });
+  arena_.for_each(
+      gate_matrix.n_tiles(), tile_grain(gate_matrix, x.n_rows),
+      [&](std::uint32_t tile, unsigned slot) {
+        auto* gates = scratch(slot).accumulators.as<float>();
+        float* ups = gates + std::uint64_t{x.n_rows} * kTileRows;
+        TileScratch& tile_scratch = scratch(slot).tile;
+        multiply_tile(multiplier_, gate_matrix, tile, input, 0, x.n_rows, tile_scratch, gates);
+        multiply_tile(multiplier_, up_matrix, tile, input, 0, x.n_rows, tile_scratch, ups);
+        const std::uint64_t cell = std::uint64_t{tile} * x.n_rows;
+        float* out = hidden.values ? hidden.values + cell * kGroupCols : gates;
+        kernels_.rows.silu_multiply(gates, ups, x.n_rows * kTileRows, out);
+        finish_hidden_tile(hidden, tile, out);
+      });
   add_products(hidden, down_matrix, nullptr, x);
 }
 

@@ -80,7 +80,7 @@ void CpuBackend::head_stats(TensorView hidden, const Weight& norm, float eps, co
   StageTimer timer(profile_, Stage::head, "head_stats");
   timer.add_work(products(matrix, hidden.n_rows), static_cast<double>(matrix.stored_bytes()));
   Needs needs;
-  needs.add(matrix, options_.mode);
+  needs.add(input_form(multiplier_, matrix));
   const Panel panel = prepare(hidden, &norm, eps, needs);
   reserve_accumulators(hidden.n_rows);
   reserve_head(std::max<std::uint32_t>(hidden.n_rows, head_rows_.size()), matrix.n_rows());
@@ -120,8 +120,8 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
     auto* logits = scratch(slot).head.as<float>();
     auto* acc = scratch(slot).accumulators.as<float>();
     for (std::uint32_t i = 0; i < n; i += kTileRows) {
-      multiply_tile(kernels_, options_.mode, output, (first_id + i) / kTileRows, panel, 0,
-                    panel.n_rows, scratch(slot).tile, acc);
+      multiply_tile(multiplier_, output, (first_id + i) / kTileRows, panel, 0, panel.n_rows,
+                    scratch(slot).tile, acc);
       copy_tile(acc, panel.n_rows, std::min(kTileRows, n - i), logits + i, kStatsTile);
     }
     const std::int64_t products_end_ns = profile_ ? profile_now_ns() : 0;
@@ -172,8 +172,7 @@ void CpuBackend::logits_of(const Panel& panel, const Matrix& output, std::uint32
   arena_.for_each(
       output.n_tiles(), tile_grain(output, n_rows), [&](std::uint32_t tile, unsigned slot) {
         auto* acc = scratch(slot).accumulators.as<float>();
-        multiply_tile(kernels_, options_.mode, output, tile, panel, first_row, n_rows,
-                      scratch(slot).tile, acc);
+        multiply_tile(multiplier_, output, tile, panel, first_row, n_rows, scratch(slot).tile, acc);
         copy_tile(acc, n_rows, output.tile_rows(tile), out + tile * kTileRows, output.n_rows());
       });
 }
@@ -218,7 +217,7 @@ void CpuBackend::logits(TensorView hidden, const Weight& norm, float eps, const 
   StageTimer timer(profile_, Stage::head, "logits");
   timer.add_work(products(matrix, hidden.n_rows), static_cast<double>(matrix.stored_bytes()));
   Needs needs;
-  needs.add(matrix, options_.mode);
+  needs.add(input_form(multiplier_, matrix));
   const Panel panel = prepare(hidden, &norm, eps, needs);
   reserve_accumulators(hidden.n_rows);
   logits_of(panel, matrix, 0, hidden.n_rows, out.data());

@@ -7,8 +7,18 @@
 
 namespace dllm::cpu {
 
-void CpuBackend::Needs::add(const Matrix& weight, ActivationMode mode) {
-  (uses_codes(weight, mode) ? codes : values) = true;
+void CpuBackend::Needs::add(InputForm form) {
+  switch (form) {
+    case InputForm::groups:
+      groups = true;
+      break;
+    case InputForm::values:
+      values = true;
+      break;
+    case InputForm::blocks:
+      blocks = true;
+      break;
+  }
 }
 
 Panel CpuBackend::make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uint32_t n_cols,
@@ -17,13 +27,21 @@ Panel CpuBackend::make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uin
   panel.n_rows = n_rows;
   panel.n_cols = n_cols;
   const std::uint64_t cells = std::uint64_t{n_rows} * panel.n_groups();
-  if (needs.codes) {
+  if (needs.groups) {
     grow(memory.groups, cells * sizeof(ActivationGroup), "activation codes");
     panel.groups = memory.groups.as<ActivationGroup>();
   }
   if (needs.values) {
     grow(memory.values, cells * kGroupCols * sizeof(float), "activation values");
     panel.values = memory.values.as<float>();
+  }
+  if (needs.blocks) {
+    const std::uint64_t blocks = std::uint64_t{n_rows} * ((n_cols + kBlockCols - 1) / kBlockCols);
+    grow(memory.block_codes, (blocks + kFastRowSlack) * kBlockCols, "activation codes");
+    grow(memory.block_scales, blocks * sizeof(float), "activation scales");
+    grow(memory.block_sums, blocks * sizeof(std::int32_t), "activation sums");
+    panel.blocks = {memory.block_codes.as<std::int8_t>(), memory.block_scales.as<float>(),
+                    memory.block_sums.as<std::int32_t>()};
   }
   return panel;
 }
@@ -51,6 +69,10 @@ Panel CpuBackend::prepare(TensorView x, const Weight* norm, float eps, Needs nee
       if (panel.values)
         std::memcpy(panel.values + cell * kGroupCols, values, kGroupCols * sizeof(float));
     }
+    if (!panel.blocks.codes) return;
+    for (std::uint32_t b = 0; b < panel.n_cols / kBlockCols; ++b)
+      multiplier_.fast->quantise(row + std::uint64_t{b} * kBlockCols, kGroupCols,
+                                 panel.block(b, r));
   });
   return panel;
 }

@@ -1,5 +1,11 @@
 #include "isa.hpp"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "dllm/error.hpp"
 
 namespace dllm::cpu {
@@ -20,11 +26,36 @@ bool has_avx2() { return false; }
 bool has_avx512vnni() { return false; }
 #endif
 
+#if defined(__x86_64__) && defined(__linux__)
+// The kernel lets a process use tile registers once it has asked; threads inherit the permission
+// (Linux Documentation/arch/x86/xstate.rst). Asking costs nothing until a tile is loaded.
+bool grants_tiles() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+// CPUID leaf 7: AMX-TILE and AMX-INT8 (Intel SDM volume 2, CPUID).
+bool has_amx() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  const bool tiles = (edx & (1u << 24)) != 0 && (edx & (1u << 25)) != 0;
+  return tiles && has_avx512vnni() && grants_tiles();
+}
+#else
+bool has_amx() { return false; }
+#endif
+
 std::vector<Isa> find_isas() {
-  return {
-      {"portable", portable_kernels(), true},
-      {"avx2", avx2_kernels(), avx2_kernels() != nullptr && has_avx2()},
-      {"avx512vnni", avx512vnni_kernels(), avx512vnni_kernels() != nullptr && has_avx512vnni()}};
+  const Kernels* avx2 = avx2_kernels();
+  const Kernels* avx512 = avx512vnni_kernels();
+  return {{"portable", portable_kernels(), nullptr, true},
+          {"avx2", avx2, nullptr, avx2 && has_avx2()},
+          {"avx512vnni", avx512, avx512vnni_fast(), avx512 && has_avx512vnni()},
+          {"amx", avx512, amx_fast(), amx_fast() && has_amx()}};
 }
 
 std::string usable_names() {

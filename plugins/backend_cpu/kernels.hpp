@@ -23,6 +23,8 @@ constexpr uint32_t kBlockCols = 256;
 constexpr uint32_t kGroupCols = 32;
 /// Row buffers handed to kernels are padded to a multiple of this.
 constexpr uint32_t kPadCols = 32;
+/// Rows of codes that must be readable behind the last one of a fast panel.
+constexpr uint32_t kFastRowSlack = 32;
 
 /// 32 activations of one row: x[k] ~ scale * codes[k], codes in [-127, 127]. The sums serve the
 /// constant part of a weight group: sum = scale * (sum of the codes it covers).
@@ -43,6 +45,7 @@ struct CodeTile {
   alignas(64) uint8_t codes[kBlockCols / 4][kTileRows][4];
   alignas(64) float scale[kBlockCols / 16][kTileRows];    // [group][row]
   alignas(64) float minimum[kBlockCols / 16][kTileRows];  // [group][row]
+  alignas(64) float row_scale[kTileRows];                 // of requantised codes
   uint32_t n_groups32;                                    // inputs / 32 of this block
   bool half_groups;                                       // a scale covers 16 inputs (else 32)
   bool is_signed;                                         // codes are int8; minimum is not used
@@ -81,6 +84,32 @@ struct ExpSums {
 struct Extent {
   float max;
   bool bad;
+};
+
+/// Activations for the fast products: x[k] ~ scale * code, one scale per row and block of
+/// kBlockCols inputs. Rows of one block lie side by side.
+struct FastBlock {
+  int8_t* codes;  // [row][kBlockCols], in [-127, 127]
+  float* scales;  // [row]
+  int32_t* sums;  // [row]: of the codes
+};
+
+/// The fast products of an instruction set: a block of weights is rounded again, to int8 with one
+/// scale per row, so that kBlockCols inputs accumulate in integers with a single scale at the end.
+struct FastKernels {
+  /// Rewrites tile.codes as round(w / row_scale) in [-127, 127] (plus 128 where the instruction set
+  /// multiplies unsigned codes) and fills tile.row_scale; tile.scale and .minimum stay.
+  /// Needs unsigned codes of at most 6 bits and kBlockCols inputs.
+  void (*requantise)(CodeTile& tile);
+  /// Quantises one row: x[g * group_stride + k] for the 8 groups of 32 values. A value that is not
+  /// finite makes the scale NaN.
+  void (*quantise)(const float* x, uint64_t group_stride, const FastBlock& row);
+  /// acc[r * kTileRows + i] += row_scale[i] * scale[r] * (sum of code products over the block).
+  /// Up to kFastRowSlack - 1 rows of codes behind the last one may be read.
+  void (*multiply)(const CodeTile& tile, const FastBlock& first, uint32_t n_rows, float* acc);
+  /// Around a run of `multiply` calls on one thread: its processor state.
+  void (*enter)();
+  void (*leave)();
 };
 
 /// Row-wise arithmetic: one source (row_math.inl) that each table compiles to its own width.
@@ -124,5 +153,8 @@ struct Kernels {
 const Kernels* portable_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512vnni_kernels();
+// Fast products of the instruction set of that name; null likewise.
+const FastKernels* avx512vnni_fast();
+const FastKernels* amx_fast();
 
 }  // namespace dllm::cpu

@@ -34,7 +34,7 @@ void CpuBackend::norm_linear(TensorView x, const Weight* norm, float eps,
     DLLM_ASSERT(weight.n_cols() == x.n_cols && weight.n_rows() == each.out.n_cols);
     DLLM_ASSERT(each.out.n_rows == x.n_rows && each.out.buffer != x.buffer);
     if (each.bias) vector_of(*each.bias, weight.n_rows());
-    needs.add(weight, options_.mode);
+    needs.add(input_form(multiplier_, weight));
     timer.add_work(products(weight, x.n_rows), static_cast<double>(weight.stored_bytes()));
     first_tile[i + 1] = first_tile[i] + weight.n_tiles();
   }
@@ -49,8 +49,7 @@ void CpuBackend::norm_linear(TensorView x, const Weight* norm, float eps,
     const Matrix& weight = matrix_of(*each.weight);
     const std::uint32_t tile = item - first_tile[i];
     auto* acc = scratch(slot).accumulators.as<float>();
-    multiply_tile(kernels_, options_.mode, weight, tile, panel, 0, panel.n_rows, scratch(slot).tile,
-                  acc);
+    multiply_tile(multiplier_, weight, tile, panel, 0, panel.n_rows, scratch(slot).tile, acc);
     const std::uint32_t first_col = tile * kTileRows;
     const std::uint32_t n = weight.tile_rows(tile);
     const float* bias = each.bias ? vector_of(*each.bias, weight.n_rows()) + first_col : nullptr;
@@ -69,20 +68,19 @@ void CpuBackend::add_products(const Panel& panel, const Matrix& weight, const We
   const float* biases = bias ? vector_of(*bias, weight.n_rows()) : nullptr;
   const CpuBuffer& out = buffer_of(residual);
   reserve_accumulators(panel.n_rows);
-  arena_.for_each(weight.n_tiles(), tile_grain(weight, panel.n_rows),
-                  [&](std::uint32_t tile, unsigned slot) {
-                    auto* acc = scratch(slot).accumulators.as<float>();
-                    multiply_tile(kernels_, options_.mode, weight, tile, panel, 0, panel.n_rows,
-                                  scratch(slot).tile, acc);
-                    const std::uint32_t first_col = tile * kTileRows;
-                    const std::uint32_t n = weight.tile_rows(tile);
-                    for (std::uint32_t r = 0; r < panel.n_rows; ++r) {
-                      const float* from = acc + std::uint64_t{r} * kTileRows;
-                      float* to = out.row(r) + first_col;
-                      for (std::uint32_t j = 0; j < n; ++j)
-                        to[j] += biases ? from[j] + biases[first_col + j] : from[j];
-                    }
-                  });
+  arena_.for_each(
+      weight.n_tiles(), tile_grain(weight, panel.n_rows), [&](std::uint32_t tile, unsigned slot) {
+        auto* acc = scratch(slot).accumulators.as<float>();
+        multiply_tile(multiplier_, weight, tile, panel, 0, panel.n_rows, scratch(slot).tile, acc);
+        const std::uint32_t first_col = tile * kTileRows;
+        const std::uint32_t n = weight.tile_rows(tile);
+        for (std::uint32_t r = 0; r < panel.n_rows; ++r) {
+          const float* from = acc + std::uint64_t{r} * kTileRows;
+          float* to = out.row(r) + first_col;
+          for (std::uint32_t j = 0; j < n; ++j)
+            to[j] += biases ? from[j] + biases[first_col + j] : from[j];
+        }
+      });
 }
 
 void CpuBackend::linear_residual(TensorView x, const Weight& weight, const Weight* bias,
@@ -93,7 +91,7 @@ void CpuBackend::linear_residual(TensorView x, const Weight& weight, const Weigh
   timer.add_work(products(matrix_of(weight), x.n_rows),
                  static_cast<double>(matrix_of(weight).stored_bytes()));
   Needs needs;
-  needs.add(matrix_of(weight), options_.mode);
+  needs.add(input_form(multiplier_, matrix_of(weight)));
   add_products(prepare(x, nullptr, 0, needs), matrix_of(weight), bias, residual);
 }
 

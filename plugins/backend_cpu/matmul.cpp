@@ -58,14 +58,52 @@ void multiply_float_block(const Kernels& kernels, const WeightBlock& block, cons
                          kTileRows, acc, kTileRows);
 }
 
+// llama.cpp multiplies these with activations of one scale per 256 as well; the others have a scale
+// per 32, of which requantising would lose more than the activations do.
+bool is_k_type(CodeType type) {
+  switch (type) {
+    case CodeType::q2_k:
+    case CodeType::q3_k:
+    case CodeType::q4_k:
+    case CodeType::q5_k:
+    case CodeType::q6_k:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void multiply_fast(const Multiplier& multiplier, const Matrix& weight, std::uint32_t tile,
+                   const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
+                   CodeTile& codes, float* acc) {
+  const FastKernels& fast = *multiplier.fast;
+  fast.enter();
+  for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
+    multiplier.kernels.unpack_codes(*weight.codes(), weight.block(tile, index), codes);
+    fast.requantise(codes);
+    fast.multiply(codes, panel.block(index, first_row), n_rows, acc);
+  }
+  fast.leave();
+}
+
 }  // namespace
 
-void multiply_tile(const Kernels& kernels, ActivationMode mode, const Matrix& weight,
-                   std::uint32_t tile, const Panel& panel, std::uint32_t first_row,
-                   std::uint32_t n_rows, TileScratch& scratch, float* acc) {
+InputForm input_form(const Multiplier& multiplier, const Matrix& weight) {
+  if (multiplier.f32 || !weight.codes()) return InputForm::values;
+  return multiplier.fast && is_k_type(*weight.codes()) ? InputForm::blocks : InputForm::groups;
+}
+
+void multiply_tile(const Multiplier& multiplier, const Matrix& weight, std::uint32_t tile,
+                   const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
+                   TileScratch& scratch, float* acc) {
   std::memset(acc, 0, sizeof(float) * kTileRows * n_rows);
-  const std::optional<CodeType> codes =
-      mode == ActivationMode::int8 ? weight.codes() : std::nullopt;
+  const InputForm form = input_form(multiplier, weight);
+  if (form == InputForm::blocks) {
+    multiply_fast(multiplier, weight, tile, panel, first_row, n_rows, scratch.codes, acc);
+    return;
+  }
+  const Kernels& kernels = multiplier.kernels;
+  const std::optional<CodeType> codes = form == InputForm::groups ? weight.codes() : std::nullopt;
   for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
     const WeightBlock block = weight.block(tile, index);
     if (codes) {

@@ -15,14 +15,22 @@
 
 namespace dllm::cpu {
 
-/// One input, prepared for all products that read it: codes for block-quantised weights, f32 for
-/// the others. Both lie group after group of kGroupCols inputs, rows side by side in a group:
-/// groups[g * n_rows + r], values[(g * n_rows + r) * kGroupCols + k]; inputs beyond n_cols are 0.
+/// One input, prepared for all products that read it, in the forms they need. Groups and values lie
+/// group after group of kGroupCols inputs, rows side by side in a group: groups[g * n_rows + r],
+/// values[(g * n_rows + r) * kGroupCols + k]; inputs beyond n_cols are 0. Blocks likewise, of
+/// kBlockCols inputs.
 struct Panel {
   ActivationGroup* groups = nullptr;  ///< null: not prepared
   float* values = nullptr;            ///< likewise
+  FastBlock blocks = {};              ///< likewise: .codes is null
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
+
+  /// The view of one row and those behind it in one block.
+  FastBlock block(std::uint32_t index, std::uint32_t row) const noexcept {
+    const std::uint64_t cell = std::uint64_t{index} * n_rows + row;
+    return {blocks.codes + cell * kBlockCols, blocks.scales + cell, blocks.sums + cell};
+  }
 
   std::uint32_t n_groups() const noexcept { return (n_cols + kGroupCols - 1) / kGroupCols; }
 };
@@ -33,13 +41,23 @@ struct TileScratch {
   alignas(64) float floats[kBlockCols][kTileRows];
 };
 
-/// How weights are used: block-quantised ones as integer codes, or everything as f32.
-enum class ActivationMode { int8, f32 };
+/// How products are computed; the backend option `products`.
+///
+/// fast    K types through FastKernels where the instruction set has them, the rest as in exact
+/// exact   block-quantised weights as they are, with int8 activations of one scale per 32
+/// f32     everything in f32
+enum class ProductMode { fast, exact, f32 };
 
-/// Whether products with `weight` read Panel::groups (else Panel::values).
-inline bool uses_codes(const Matrix& weight, ActivationMode mode) {
-  return mode == ActivationMode::int8 && weight.codes().has_value();
-}
+/// What computes products.
+struct Multiplier {
+  const Kernels& kernels;
+  const FastKernels* fast;  ///< null: none, or not wanted
+  bool f32;                 ///< every weight in f32
+};
+
+/// The part of a Panel that products with a weight read.
+enum class InputForm { groups, values, blocks };
+InputForm input_form(const Multiplier& multiplier, const Matrix& weight);
 
 /// Operations of all products with `n_rows` rows, a multiply-add counts 2.
 inline double products(const Matrix& weight, std::uint32_t n_rows) {
@@ -48,8 +66,8 @@ inline double products(const Matrix& weight, std::uint32_t n_rows) {
 
 /// acc[r * kTileRows + i] = sum_k W[tile * kTileRows + i, k] x[first_row + r, k] for r < n_rows.
 /// Lanes of rows that the last tile does not have are 0. acc: 64-byte aligned, owner the caller.
-void multiply_tile(const Kernels& kernels, ActivationMode mode, const Matrix& weight,
-                   std::uint32_t tile, const Panel& panel, std::uint32_t first_row,
-                   std::uint32_t n_rows, TileScratch& scratch, float* acc);
+void multiply_tile(const Multiplier& multiplier, const Matrix& weight, std::uint32_t tile,
+                   const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
+                   TileScratch& scratch, float* acc);
 
 }  // namespace dllm::cpu

@@ -20,24 +20,26 @@ constexpr unsigned kMostThreads = 1024;
 std::vector<OptionInfo> make_options() {
   std::vector<std::string> isas = {"auto"};
   for (const Isa& each : all_isas()) isas.emplace_back(each.name);
-  return {{.name = "threads",
-           .type = OptionType::integer,
-           .default_value = "0",
-           .help = "worker threads; 0: the physical cores that affinity and cgroup quota allow",
-           .minimum = 0,
-           .maximum = kMostThreads,
-           .choices = {}},
-          {.name = "activations",
-           .type = OptionType::choice,
-           .default_value = "int8",
-           .help = "int8: integer products with quantised weights, a scale per 32 activations; "
-                   "f32: weights decoded on the fly, slow and exact",
-           .choices = {"int8", "f32"}},
-          {.name = "isa",
-           .type = OptionType::choice,
-           .default_value = "auto",
-           .help = "instruction set; auto: DLLM_CPU_ISA of the environment, else the fastest",
-           .choices = std::move(isas)}};
+  return {
+      {.name = "threads",
+       .type = OptionType::integer,
+       .default_value = "0",
+       .help = "worker threads; 0: the physical cores that affinity and cgroup quota allow",
+       .minimum = 0,
+       .maximum = kMostThreads,
+       .choices = {}},
+      {.name = "products",
+       .type = OptionType::choice,
+       .default_value = "fast",
+       .help = "fast: K types rounded once more, to int8 of one scale per 256 inputs, where the "
+               "instruction set gains by it; exact: integer products with weights as stored, a "
+               "scale per 32 activations; f32: weights decoded on the fly, slow",
+       .choices = {"fast", "exact", "f32"}},
+      {.name = "isa",
+       .type = OptionType::choice,
+       .default_value = "auto",
+       .help = "instruction set; auto: DLLM_CPU_ISA of the environment, else the fastest",
+       .choices = std::move(isas)}};
 }
 
 const Isa& isa_for(const OptionValues& options) {
@@ -59,6 +61,11 @@ unsigned bounded_threads(unsigned asked, const Log& log) {
                          " are used: the process may run on " + std::to_string(processors) +
                          " processors, and more would only wait");
   return most;
+}
+
+ProductMode product_mode(const std::string& name) {
+  if (name == "f32") return ProductMode::f32;
+  return name == "exact" ? ProductMode::exact : ProductMode::fast;
 }
 
 class CpuBackendFactory final : public BackendFactory {
@@ -95,9 +102,8 @@ class CpuBackendFactory final : public BackendFactory {
     if (threads != options.end()) chosen.n_threads = static_cast<unsigned>(threads->second.integer);
     if (threads == options.end() || chosen.n_threads == 0) chosen.n_threads = usable_threads({});
     chosen.n_threads = bounded_threads(chosen.n_threads, log);
-    const auto activations = options.find("activations");
-    if (activations != options.end() && activations->second.text == "f32")
-      chosen.mode = ActivationMode::f32;
+    const auto products = options.find("products");
+    if (products != options.end()) chosen.products = product_mode(products->second.text);
     require_threads(chosen.n_threads - 1);
     auto backend = std::make_unique<CpuBackend>(isa, chosen);
     log.info("cpu", backend->device().name);

@@ -150,9 +150,9 @@ class Step {
 
 TEST(Allocations, AFullStepAfterASmallOneMakesNone) {
   for (const std::string& isa : usable_isas()) {
-    for (const std::string activations : {"int8", "f32"}) {
-      SCOPED_TRACE(isa + " " + activations);
-      const auto backend = make_backend({isa, activations, 2});
+    for (const std::string products : {"fast", "exact", "f32"}) {
+      SCOPED_TRACE(isa + " " + products);
+      const auto backend = make_backend({isa, products, 2});
       Step step(*backend);
       step.run(2);  // oneTBB starts its threads with the first work
       g_allocations = 0;

@@ -55,10 +55,10 @@ bool runs_here(const std::string& isa) {
   }
 }
 
-double step_of(const std::vector<double>& row, std::size_t at) {
-  const std::size_t begin = at / 32 * 32;
+double step_of(const std::vector<double>& row, std::size_t at, std::size_t group = 32) {
+  const std::size_t begin = at / group * group;
   double largest = 0;
-  for (std::size_t i = begin; i < std::min(begin + 32, row.size()); ++i)
+  for (std::size_t i = begin; i < std::min(begin + group, row.size()); ++i)
     largest = std::max(largest, std::abs(row[i]));
   return largest / 127;
 }
@@ -94,10 +94,19 @@ std::vector<std::string> usable_isas() {
   return names;
 }
 
+bool has_fast_products(const std::string& isa) {
+  return make_backend({isa, "fast"})->device().name.ends_with("fast products");
+}
+
+bool is_k_type(DType dtype) {
+  return dtype == DType::q2_k || dtype == DType::q3_k || dtype == DType::q4_k ||
+         dtype == DType::q5_k || dtype == DType::q6_k;
+}
+
 std::unique_ptr<Backend> make_backend(const RunSetup& setup) {
   return cpu_factory().create(check_options(cpu_factory().options(),
                                             {{"isa", setup.isa},
-                                             {"activations", setup.activations},
+                                             {"products", setup.products},
                                              {"threads", std::to_string(setup.threads)}},
                                             "backend cpu"),
                               Log());
@@ -249,6 +258,28 @@ Rows int8_tolerance(const Rows& weights, const Rows& x) {
   const Rows rounding = f32_tolerance(weights, x);
   for (std::size_t r = 0; r < out.size(); ++r)
     for (std::size_t o = 0; o < out[r].size(); ++o) out[r][o] += rounding[r][o];
+  return out;
+}
+
+Rows fast_tolerance(const Rows& weights, const Rows& x) {
+  constexpr double kUnseen = 1.25;     // largest possible weight over the largest there
+  constexpr double kFixedPoint = 1.3;  // 6-bit codes: an eighth of a step for S, a little for M
+  const auto steps = [](const Rows& rows, double factor) {
+    Rows out = rows;
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      for (std::size_t i = 0; i < rows[r].size(); ++i)
+        out[r][i] = factor * step_of(rows[r], i, 256);
+    return out;
+  };
+  Rows out = f32_tolerance(weights, x);
+  const Rows weight_steps = steps(weights, 0.5 * kUnseen * kFixedPoint);
+  const Rows input_steps = steps(x, 0.5);
+  const Rows of_inputs = oracle_linear_magnitude(weights, input_steps);
+  const Rows of_weights = oracle_linear_magnitude(weight_steps, x);
+  const Rows of_both = oracle_linear_magnitude(weight_steps, input_steps);
+  for (std::size_t r = 0; r < out.size(); ++r)
+    for (std::size_t o = 0; o < out[r].size(); ++o)
+      out[r][o] += of_inputs[r][o] + of_weights[r][o] + of_both[r][o];
   return out;
 }
 

@@ -30,13 +30,17 @@ namespace dllm::test {
 /// One way to run the CPU backend.
 struct RunSetup {
   std::string isa;
-  std::string activations = "int8";
+  std::string products = "exact";
   int threads = 2;
-  std::string name() const { return isa + "/" + activations + "/" + std::to_string(threads); }
+  std::string name() const { return isa + "/" + products + "/" + std::to_string(threads); }
 };
 
 /// Instruction sets the plugin offers and this machine can run.
 std::vector<std::string> usable_isas();
+/// Whether the instruction set has fast products.
+bool has_fast_products(const std::string& isa);
+/// Types that fast products take.
+bool is_k_type(DType dtype);
 const BackendFactory& cpu_factory();
 std::unique_ptr<Backend> make_backend(const RunSetup& setup);
 
@@ -87,6 +91,10 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& want);
 /// The error int8 activations may cause in W x: each input is off by at most half a step, step =
 /// largest |x| of its 32 neighbours / 127, plus f32 rounding of the sums.
 Rows int8_tolerance(const Rows& weights, const Rows& x);
+/// The same for fast products: of both inputs and weights, steps of blocks of 256. The step of the
+/// weights follows the largest code a block could hold; in random blocks one nearly as large is
+/// there.
+Rows fast_tolerance(const Rows& weights, const Rows& x);
 /// x as int8 activations represent it.
 Rows int8_rounded(const Rows& x);
 /// For W times int8_rounded(x): f32 rounding, and two inputs that fell on the other side of a step.

@@ -23,7 +23,7 @@ constexpr std::uint32_t kEverything = kStatSampled | kStatArgmax | kStatTop2 | k
 class Head {
  public:
   Head(const std::string& isa, const std::vector<std::vector<float>>& columns, int threads = 2)
-      : backend_(make_backend({isa, "int8", threads})), n_cols_(columns.size()) {
+      : backend_(make_backend({isa, "exact", threads})), n_cols_(columns.size()) {
     Rows weights;
     for (std::size_t v = 0; v < columns[0].size(); ++v) {
       weights.emplace_back();
@@ -314,6 +314,15 @@ TEST(HeadStatsOp, TopListLongerThanTheVocabularyEndsWithNoIds) {
   EXPECT_EQ(got.top_probs[2], 0.0F);
 }
 
+std::vector<RunSetup> head_setups() {
+  std::vector<RunSetup> setups;
+  for (const std::string& isa : usable_isas()) {
+    setups.push_back({isa, "exact"});
+    if (has_fast_products(isa)) setups.push_back({isa, "fast"});
+  }
+  return setups;
+}
+
 // Quantised head: the same row alone, in company, guided or not, with any thread count.
 TEST(HeadStatsOp, RowsAreTheSameAloneAndInCompanyAndForAnyThreads) {
   constexpr std::uint32_t kVocab = 1100;
@@ -322,10 +331,10 @@ TEST(HeadStatsOp, RowsAreTheSameAloneAndInCompanyAndForAnyThreads) {
   file.add("output", DType::q6_k, kVocab, 256, 1);
   file.add_vector("norm", random_floats(256, 2, 2));
   const auto values = random_floats(std::size_t{kRows} * 256, 3, 2);
-  for (const std::string& isa : usable_isas()) {
+  for (const RunSetup& setup : head_setups()) {
     HeadStats first;
     for (const int threads : {1, 2, 7}) {
-      auto backend = make_backend({isa, "int8", threads});
+      auto backend = make_backend({setup.isa, setup.products, threads});
       const auto output = file.import_to(*backend, "output");
       const auto norm = file.import_to(*backend, "norm", WeightRole::replicated);
       const auto run = [&](std::uint32_t begin, std::uint32_t count, float top_p) {
@@ -347,7 +356,7 @@ TEST(HeadStatsOp, RowsAreTheSameAloneAndInCompanyAndForAnyThreads) {
         return stats;
       };
       for (const float top_p : {1.0F, 0.8F}) {
-        SCOPED_TRACE(isa + " threads " + std::to_string(threads));
+        SCOPED_TRACE(setup.isa + " " + setup.products + " threads " + std::to_string(threads));
         const HeadStats together = run(0, kRows, top_p);
         if (threads == 1 && top_p == 1.0F) first = together;
         if (top_p == 1.0F) {
@@ -373,17 +382,19 @@ TEST(Logits, AgreeWithOracleForQuantisedAndPlainWeights) {
     file.add_vector("norm", random_floats(512, 2, 2));
     const auto values = random_floats(std::size_t{5} * 512, 3, 2);
     const Rows normed = oracle_norm(to_rows(values, 512), file.vector("norm"), 1e-5);
-    for (const std::string& isa : usable_isas()) {
-      SCOPED_TRACE(isa + " " + std::string(dtype_name(dtype)));
-      auto backend = make_backend({isa});
+    for (const RunSetup& setup : head_setups()) {
+      SCOPED_TRACE(setup.name() + " " + std::string(dtype_name(dtype)));
+      auto backend = make_backend(setup);
       const auto output = file.import_to(*backend, "output");
       const auto norm = file.import_to(*backend, "norm", WeightRole::replicated);
       const auto x = make_filled(*backend, values, 512);
       std::vector<float> got(std::size_t{5} * 77);
       backend->logits(x->rows(5), *norm, 1e-5F, *output, got);
-      expect_near(
-          got, oracle_linear(file.decoded("output"), normed),
-          (dtype == DType::f16 ? f32_tolerance : int8_tolerance)(file.decoded("output"), normed));
+      const auto tolerance = dtype == DType::f16        ? f32_tolerance
+                             : setup.products == "fast" ? fast_tolerance
+                                                        : int8_tolerance;
+      expect_near(got, oracle_linear(file.decoded("output"), normed),
+                  tolerance(file.decoded("output"), normed));
     }
   }
 }

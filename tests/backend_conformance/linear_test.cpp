@@ -29,14 +29,24 @@ std::vector<Shape> shapes_for(DType dtype) {
 std::vector<RunSetup> all_setups() {
   std::vector<RunSetup> setups;
   for (const std::string& isa : usable_isas()) {
-    setups.push_back({isa, "int8"});
+    setups.push_back({isa, "exact"});
     setups.push_back({isa, "f32"});
+    if (has_fast_products(isa)) setups.push_back({isa, "fast"});
   }
   return setups;
 }
 
 bool in_integers(const RunSetup& setup, DType dtype) {
-  return setup.activations == "int8" && dtype_info(dtype).block_size > 1;
+  return setup.products != "f32" && dtype_info(dtype).block_size > 1;
+}
+
+bool is_fast(const RunSetup& setup, DType dtype) {
+  return setup.products == "fast" && is_k_type(dtype);
+}
+
+auto tolerance_of(const RunSetup& setup, DType dtype) {
+  if (is_fast(setup, dtype)) return fast_tolerance;
+  return in_integers(setup, dtype) ? int8_tolerance : f32_tolerance;
 }
 
 class LinearOps : public testing::TestWithParam<DType> {};
@@ -80,12 +90,12 @@ TEST_P(LinearOps, NormLinearAgreesWithOracle) {
       const auto got_a = read(*backend, out_a->rows(shape.n_rows));
       const auto got_b = read(*backend, out_b->rows(shape.n_rows));
       const bool integers = in_integers(setup, dtype);
-      const auto tolerance = integers ? int8_tolerance : f32_tolerance;
+      const auto tolerance = tolerance_of(setup, dtype);
       expect_near(got_a, oracle_linear(file.decoded("a"), normed, file.vector("bias")),
                   tolerance(file.decoded("a"), normed));
       expect_near(got_b, oracle_linear(file.decoded("b"), normed),
                   tolerance(file.decoded("b"), normed));
-      if (!integers) continue;
+      if (!integers || is_fast(setup, dtype)) continue;
       expect_near(got_b, oracle_linear(file.decoded("b"), int8_rounded(normed)),
                   int8_exact_tolerance(file.decoded("b"), normed));
     }
@@ -112,9 +122,8 @@ TEST_P(LinearOps, LinearResidualAddsToWhatIsThere) {
       const auto x = make_filled(*backend, values, shape.n_in);
       const auto residual = make_filled(*backend, before, shape.n_out);
       backend->linear_residual(x->rows(shape.n_rows), *w, bias.get(), residual->rows(shape.n_rows));
-      expect_near(
-          read(*backend, residual->rows(shape.n_rows)), want,
-          (in_integers(setup, dtype) ? int8_tolerance : f32_tolerance)(file.decoded("w"), x_rows));
+      expect_near(read(*backend, residual->rows(shape.n_rows)), want,
+                  tolerance_of(setup, dtype)(file.decoded("w"), x_rows));
     }
   }
 }
@@ -147,7 +156,8 @@ TEST_P(LinearOps, GatedMlpAgreesWithOracleOnExactActivations) {
     Rows tolerance = magnitude;
     Rows sum = want;
     // f32: gate and up carry roundings of their own sums, so twice the plain bound at most a few
-    // hundred units. int8: three quantisations of at most 1/254 of a group's largest value.
+    // hundred units. int8: three quantisations of at most 1/254 of a group's largest value, in
+    // fast products six of a larger one.
     const double relative = in_integers(setup, dtype) ? 0.05 : 3e-5;
     for (std::size_t r = 0; r < sum.size(); ++r) {
       double largest = 0;
@@ -209,11 +219,13 @@ TEST(LinearOpsFaults, AnActivationThatIsNotFiniteReachesTheResult) {
     SCOPED_TRACE(setup.name());
     auto backend = make_backend(setup);
     WeightFile file;
-    file.add("w", DType::q4_0, 32, 64, 1);
+    const DType dtype = setup.products == "fast" ? DType::q4_k : DType::q4_0;
+    const std::uint32_t width = dtype_info(dtype).block_size == 256 ? 256 : 64;
+    file.add("w", dtype, 32, width, 1);
     const auto w = file.import_to(*backend, "w");
-    auto values = random_floats(128, 5);
-    values[70] = std::numeric_limits<float>::infinity();
-    const auto x = make_filled(*backend, values, 64);
+    auto values = random_floats(2 * width, 5);
+    values[width + 6] = std::numeric_limits<float>::infinity();
+    const auto x = make_filled(*backend, values, width);
     const auto out = make_filled(*backend, std::vector<float>(64, 0.0F), 32);
     backend->linear_residual(x->rows(2), *w, nullptr, out->rows(2));
     const auto got = read(*backend, out->rows(1));

@@ -41,12 +41,25 @@ TEST(CpuPlugin, EveryMachineRunsThePortableSetAndTheProbeNamesTheFastest) {
 }
 
 TEST(CpuPlugin, DeviceSaysThreadsAndInstructionSet) {
-  const auto backend = make_backend({"portable", "int8", 3});
+  const auto backend = make_backend({"portable", "exact", 3});
   const DeviceInfo device = backend->device();
   EXPECT_EQ(device.backend, "cpu");
   EXPECT_EQ(device.isa, "portable");
   EXPECT_EQ(device.threads, 3U);
-  EXPECT_NE(device.name.find("3 threads, portable"), std::string::npos) << device.name;
+  EXPECT_NE(device.name.find("3 threads, portable, exact products"), std::string::npos)
+      << device.name;
+}
+
+TEST(CpuPlugin, DeviceSaysWhichProductsAreUsed) {
+  for (const std::string& isa : usable_isas()) {
+    SCOPED_TRACE(isa);
+    const bool fast = isa == "avx512vnni" || isa == "amx";
+    EXPECT_TRUE(make_backend({isa, "f32"})->device().name.ends_with(", f32 products"));
+    EXPECT_TRUE(make_backend({isa, "exact"})->device().name.ends_with(", exact products"));
+    EXPECT_TRUE(make_backend({isa, "fast"})
+                    ->device()
+                    .name.ends_with(fast ? ", fast products" : ", exact products"));
+  }
 }
 
 TEST(CpuPlugin, EnvironmentForcesAnInstructionSetAndTheOptionWins) {

@@ -50,7 +50,7 @@ class Recorder final : public ProfileSink {
 // A backend with one layer's weights, and every op called once.
 class Layer {
  public:
-  Layer() : backend_(make_backend({usable_isas().back(), "int8", 2})) {
+  Layer() : backend_(make_backend({usable_isas().back(), "exact", 2})) {
     file_.add("matrix", DType::q8_0, kWidth, kWidth, 1);
     file_.add("gate", DType::q8_0, kFfn, kWidth, 2);
     file_.add("up", DType::q8_0, kFfn, kWidth, 3);

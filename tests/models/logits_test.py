@@ -4,12 +4,14 @@ Map: shapes (both architectures, head counts, GQA ratios, head sizes, rope), eve
 ragged batches, llama.cpp's goldens.
 
 Tolerances, relative to the deviation of all logits of the case:
-* activations=f32: one product of n <= 1536 terms rounds by about 2^-24 sqrt(n) < 2.4e-6; some twenty
+* products=f32: one product of n <= 1536 terms rounds by about 2^-24 sqrt(n) < 2.4e-6; some twenty
   of them follow each other, and the largest of 10^4 errors is 4 deviations out: 5e-5. Allowed 2e-4.
-* activations=int8: a block of 32 nearly normal values has a step of 2.1 deviations / 127, so a
+* products=exact: a block of 32 nearly normal values has a step of 2.1 deviations / 127, so a
   product's inputs carry a relative error of 2.1 / 127 / sqrt(12) = 0.5 %, and its output the same;
   over at most twenty products in a chain 2.2 % of the logits' deviation. Allowed 4 % root mean square, and the
   chosen token's reference logit at most 8 % below the reference's best (two errors of 1.5 deviations).
+* products=fast: blocks of 256 values of inputs and of weights with a step of 2.9 deviations / 127, so 0.66 %
+  each and 0.93 % a product, 1.8 times the above: 7 % and 14 % allowed.
 """
 
 import os
@@ -43,9 +45,9 @@ class LogitsTest(unittest.TestCase):
     def tearDown(self):
         self.folder.cleanup()
 
-    def run_model(self, sequences, score=None, raw=True, activations="f32"):
+    def run_model(self, sequences, score=None, raw=True, products="f32"):
         out = f"{self.folder.name}/logits.bin"
-        command = [DRIVER, "--model", self.path, "--out", out, "--set", f"activations={activations}"]
+        command = [DRIVER, "--model", self.path, "--out", out, "--set", f"products={products}"]
         for ids in sequences:
             command += ["--sequence", ",".join(map(str, ids))]
         if score is not None:
@@ -55,27 +57,28 @@ class LogitsTest(unittest.TestCase):
         n_rows = sum(map(len, sequences)) if score is None else len(score)
         return np.fromfile(out, "<f4").reshape(n_rows, -1)
 
-    def assert_close(self, got, want, activations):
+    def assert_close(self, got, want, products):
         self.assertEqual(got.shape, want.shape)
         self.assertTrue(np.isfinite(got).all())
         deviation = want.std()
         error = (got - want) / deviation
-        if activations == "f32":
+        if products == "f32":
             at = np.unravel_index(np.abs(error).argmax(), error.shape)
             self.assertLessEqual(np.abs(error).max(), 2e-4,
                                  f"row, id {at}: got {got[at]}, want {want[at]}")
             return
-        self.assertLessEqual(np.sqrt((error ** 2).mean()), 0.04)
+        allowed = {"exact": 0.04, "fast": 0.07}[products]
+        self.assertLessEqual(np.sqrt((error ** 2).mean()), allowed)
         rows = np.arange(len(want))
         regret = want.max(1) - want[rows, got.argmax(1)]
-        self.assertLessEqual(regret.max() / deviation, 0.08)
+        self.assertLessEqual(regret.max() / deviation, 2 * allowed)
 
-    def check(self, model, ids, activations=("f32", "int8")):
+    def check(self, model, ids, modes=("f32", "exact", "fast")):
         write_tiny_model(self.path, model)
         want = ReferenceModel(self.path).logits(ids)
-        for mode in activations:
-            with self.subTest(activations=mode):
-                self.assert_close(self.run_model([ids], activations=mode), want, mode)
+        for mode in modes:
+            with self.subTest(products=mode):
+                self.assert_close(self.run_model([ids], products=mode), want, mode)
 
 
 class Shapes(LogitsTest):
@@ -155,12 +158,12 @@ class ShiftAndRows(LogitsTest):
     def test_scored_rows_are_the_rows_of_the_whole(self):
         """In any order, repeated, alone: bit for bit."""
         ids = some_ids(20)
-        for arch, mode in (("llada", "f32"), ("dream", "int8")):
-            with self.subTest(arch=arch, activations=mode):
+        for arch, mode in (("llada", "f32"), ("dream", "exact"), ("llada", "fast")):
+            with self.subTest(arch=arch, products=mode):
                 write_tiny_model(self.path, TinyModel(arch, quant="Q4_K"))
-                whole = self.run_model([ids], activations=mode)
+                whole = self.run_model([ids], products=mode)
                 for rows in ([19, 3, 3, 0], [7], list(range(5, 15))):
-                    got = self.run_model([ids], rows, activations=mode)
+                    got = self.run_model([ids], rows, products=mode)
                     np.testing.assert_array_equal(got, whole[rows])
 
 
@@ -168,8 +171,8 @@ class Batches(LogitsTest):
     def test_a_ragged_batch_equals_its_single_runs_bit_for_bit(self):
         sequences = [some_ids(1, seed=1), some_ids(40, seed=2), some_ids(7, seed=3)]
         for arch in ("llada", "dream"):
-            for quant, mode in (("Q4_K_M", "int8"), ("F16", "f32"), ("Q8_0", "int8")):
-                with self.subTest(arch=arch, quant=quant, activations=mode):
+            for quant, mode in (("Q4_K_M", "exact"), ("Q4_K_M", "fast"), ("F16", "f32"), ("Q8_0", "exact")):
+                with self.subTest(arch=arch, quant=quant, products=mode):
                     write_tiny_model(self.path, TinyModel(arch, quant=quant))
                     for raw in (True, False):
                         alone = np.concatenate([self.run_model([ids], None, raw, mode)
@@ -191,8 +194,8 @@ class Batches(LogitsTest):
                 write_tiny_model(self.path, TinyModel(arch, quant="Q4_K", known_logits=table))
                 ids = some_ids(12)
                 want = table[np.array(ids) % 7]
-                for mode in ("f32", "int8"):
-                    np.testing.assert_allclose(self.run_model([ids], activations=mode), want,
+                for mode in ("f32", "exact"):
+                    np.testing.assert_allclose(self.run_model([ids], products=mode), want,
                                                rtol=1e-5, atol=1e-5)
 
 
@@ -203,9 +206,9 @@ class LlamaCpp(LogitsTest):
             write_tiny_model(self.path, model)
             golden = GOLDENS[f"{name}.logits"].astype(np.float64)
             least = 1 - 1e-6 if model.quant == "F32" else 0.998
-            for mode in ("f32", "int8"):
-                with self.subTest(name, activations=mode):
-                    got = self.run_model([GOLDEN_IDS], activations=mode).astype(np.float64)
+            for mode in ("f32", "exact", "fast"):
+                with self.subTest(name, products=mode):
+                    got = self.run_model([GOLDEN_IDS], products=mode).astype(np.float64)
                     cosine = (got * golden).sum(1) / np.sqrt((got ** 2).sum(1) * (golden ** 2).sum(1))
                     self.assertGreaterEqual(cosine.min(), least)
                     rows = np.arange(len(golden))

@@ -1,0 +1,200 @@
+// The fast products' kernels against plain arithmetic: requantising and quantising within their
+// stated errors, products exactly. AMX runs on the processor where it can, else emulated.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "amx_emulator.hpp"
+#include "isa.hpp"
+
+namespace dllm::cpu {
+namespace {
+
+struct Case {
+  std::string isa;
+  int code_offset;  // added to requantised codes
+};
+
+void PrintTo(const Case& value, std::ostream* out) { *out << value.isa; }
+
+class FastProducts : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const Isa* avx512 = nullptr;
+    for (const Isa& each : all_isas()) {
+      if (each.name == "avx512vnni") avx512 = &each;
+      if (each.name == GetParam().isa) isa_ = &each;
+    }
+    ASSERT_NE(isa_, nullptr);
+    if (isa_->usable) return;
+    if (!avx512->usable) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+    ASSERT_EQ(isa_->name, "amx");
+    if (!test::emulate_amx()) GTEST_SKIP() << "AMX can be emulated on x86-64 Linux only";
+  }
+  const FastKernels& kernels() const { return *isa_->fast; }
+  int code(const CodeTile& tile, std::uint32_t k, std::uint32_t row) const {
+    const std::uint8_t byte = tile.codes[k / 4][row][k % 4];
+    const int offset = GetParam().code_offset;
+    return offset == 0 ? static_cast<std::int8_t>(byte) : byte - offset;
+  }
+
+  std::mt19937_64 random_{7};
+
+ private:
+  const Isa* isa_ = nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(Isas, FastProducts,
+                         testing::Values(Case{"avx512vnni", 128}, Case{"amx", 0}),
+                         [](const auto& info) { return info.param.isa; });
+
+std::unique_ptr<CodeTile> random_tile(std::mt19937_64& random, int code_bits, bool half_groups) {
+  auto tile = std::make_unique<CodeTile>();
+  tile->code_bits = static_cast<std::uint8_t>(code_bits);
+  tile->half_groups = half_groups;
+  tile->is_signed = false;
+  tile->n_groups32 = kBlockCols / kGroupCols;
+  for (auto& step : tile->codes)
+    for (auto& row : step)
+      for (std::uint8_t& code : row)
+        code = static_cast<std::uint8_t>(random() & ((1U << code_bits) - 1));
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (std::uint32_t g = 0; g < (half_groups ? 16U : 8U); ++g)
+    for (std::uint32_t row = 0; row < kTileRows; ++row) {
+      const float size = std::ldexp(1.0F, static_cast<int>(row) - 20);  // rows of all sizes
+      tile->scale[g][row] = size * uniform(random);
+      tile->minimum[g][row] = -size * 8 * uniform(random);
+    }
+  return tile;
+}
+
+TEST_P(FastProducts, RequantisingIsOffByHalfAStepAndTheFixedPointError) {
+  for (const int code_bits : {2, 3, 4, 5, 6})
+    for (const bool half_groups : {false, true}) {
+      SCOPED_TRACE(std::to_string(code_bits) + " bits");
+      const auto tile = random_tile(random_, code_bits, half_groups);
+      for (auto& group : tile->scale) group[3] = 0;  // a row of zeros
+      for (auto& group : tile->minimum) group[3] = 0;
+      const CodeTile before = *tile;
+      kernels().requantise(*tile);
+      const double largest = (1 << code_bits) - 1;
+      for (std::uint32_t row = 0; row < kTileRows; ++row) {
+        double bound = 0;
+        for (std::uint32_t g = 0; g < (half_groups ? 16U : 8U); ++g) {
+          const double minimum = before.minimum[g][row];
+          const double top = largest * before.scale[g][row] + minimum;
+          bound = std::max({bound, std::abs(minimum), std::abs(top)});
+        }
+        ASSERT_NEAR(tile->row_scale[row], bound / 127, bound * 1e-7) << "row " << row;
+        for (std::uint32_t k = 0; k < kBlockCols; ++k) {
+          const std::uint32_t g = k / (half_groups ? 16 : 32);
+          const double weight =
+              static_cast<double>(before.scale[g][row]) * before.codes[k / 4][row][k % 4] +
+              static_cast<double>(before.minimum[g][row]);
+          const double want = bound == 0 ? 0 : weight / (bound / 127);
+          ASSERT_NEAR(code(*tile, k, row), want, 0.5 + (largest + 1) / 512 + 1e-4)
+              << "row " << row << " input " << k;
+          ASSERT_LE(std::abs(code(*tile, k, row)), 127);
+        }
+      }
+    }
+}
+
+TEST_P(FastProducts, AScaleThatIsNotFinitePoisonsItsRowOnly) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const auto tile = random_tile(random_, 4, false);
+    tile->scale[5][7] = bad;
+    tile->minimum[2][21] = bad;
+    kernels().requantise(*tile);
+    for (std::uint32_t row = 0; row < kTileRows; ++row)
+      EXPECT_EQ(std::isnan(tile->row_scale[row]), row == 7 || row == 21) << "row " << row;
+  }
+}
+
+TEST_P(FastProducts, QuantisingIsOffByHalfAStep) {
+  constexpr std::uint32_t kStride = 50;
+  std::normal_distribution<float> normal;
+  std::vector<float> x(8 * kStride);
+  for (float& value : x) value = normal(random_);
+  std::array<std::int8_t, kBlockCols> codes{};
+  float scale = 0;
+  std::int32_t sum = 0;
+  kernels().quantise(x.data(), kStride, {codes.data(), &scale, &sum});
+  float largest = 0;
+  int total = 0;
+  for (std::uint32_t k = 0; k < kBlockCols; ++k) {
+    const float value = x[k / 32 * kStride + k % 32];
+    largest = std::max(largest, std::abs(value));
+    total += codes[k];
+    EXPECT_NEAR(codes[k], value / scale, 0.5 + 1e-4) << "input " << k;
+  }
+  EXPECT_NEAR(scale, largest / 127, largest * 1e-7);
+  EXPECT_EQ(sum, total);
+}
+
+TEST_P(FastProducts, ZerosStayZerosAndWhatIsNotFiniteStaysSo) {
+  std::array<float, kBlockCols> x{};
+  std::array<std::int8_t, kBlockCols> codes{};
+  codes.fill(1);
+  float scale = 1;
+  std::int32_t sum = 1;
+  kernels().quantise(x.data(), 32, {codes.data(), &scale, &sum});
+  EXPECT_EQ(scale, 0);
+  EXPECT_EQ(sum, 0);
+  EXPECT_EQ(codes, (std::array<std::int8_t, kBlockCols>{}));
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    x[200] = bad;
+    kernels().quantise(x.data(), 32, {codes.data(), &scale, &sum});
+    EXPECT_TRUE(std::isnan(scale));
+  }
+}
+
+TEST_P(FastProducts, SumsAreExactForAnyNumberOfRows) {
+  constexpr std::uint32_t kMostRows = 161;
+  const auto tile = random_tile(random_, 6, true);
+  kernels().requantise(*tile);
+  std::vector<std::int8_t> codes((kMostRows + kFastRowSlack) * kBlockCols);
+  for (std::int8_t& each : codes)
+    each = static_cast<std::int8_t>(static_cast<int>(random_() % 255) - 127);
+  std::vector<float> scales(kMostRows);
+  std::vector<std::int32_t> sums(kMostRows);
+  std::uniform_real_distribution<float> uniform(0.5, 2);
+  for (std::uint32_t r = 0; r < kMostRows; ++r) {
+    scales[r] = uniform(random_);
+    for (std::uint32_t k = 0; k < kBlockCols; ++k) sums[r] += codes[r * kBlockCols + k];
+  }
+  std::vector<int> want(kMostRows * kTileRows);
+  for (std::uint32_t r = 0; r < kMostRows; ++r)
+    for (std::uint32_t row = 0; row < kTileRows; ++row)
+      for (std::uint32_t k = 0; k < kBlockCols; ++k)
+        want[r * kTileRows + row] += code(*tile, k, row) * codes[r * kBlockCols + k];
+  for (const std::uint32_t n_rows : {1U, 2U, 11U, 12U, 13U, 16U, 17U, 31U, 32U, 33U, 48U, 161U}) {
+    SCOPED_TRACE(std::to_string(n_rows) + " rows");
+    struct alignas(64) Line {
+      std::array<float, kTileRows> at;
+    };
+    std::vector<Line> acc(n_rows + 1);
+    for (std::uint32_t r = 0; r <= n_rows; ++r) acc[r].at.fill(static_cast<float>(r));
+    kernels().enter();
+    kernels().multiply(*tile, {codes.data(), scales.data(), sums.data()}, n_rows,
+                       acc.front().at.data());
+    kernels().leave();
+    for (std::uint32_t r = 0; r < n_rows; ++r)
+      for (std::uint32_t row = 0; row < kTileRows; ++row)
+        ASSERT_EQ(acc[r].at[row], std::fma(static_cast<float>(want[r * kTileRows + row]),
+                                           tile->row_scale[row] * scales[r], static_cast<float>(r)))
+            << "row " << r << " output " << row;
+    for (const float value : acc[n_rows].at) EXPECT_EQ(value, static_cast<float>(n_rows));
+  }
+}
+
+}  // namespace
+}  // namespace dllm::cpu
