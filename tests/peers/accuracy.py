@@ -46,21 +46,21 @@ def read_logits(path, n_rows):
 
 
 def dllm_command(mode):
-    """The shell line of dllm with `activations=MODE`."""
+    """The shell line of dllm with `products=MODE`."""
     return f"'{DLLM}' logits -m {{model}} --tokens {{ids}} --out {{out}} --backend cpu" \
-           f" --backend-set activations={mode}"
+           f" --backend-set products={mode}"
 
 
 def dllm_modes():
-    """The choices of the CPU backend's option `activations`, the default first."""
+    """The choices of the CPU backend's option `products`, the default first."""
     listing = json.loads(subprocess.run([DLLM, "plugins", "--json"], check=True,
                                         stdout=subprocess.PIPE).stdout)
     for plugin in listing["plugins"]:
         for option in plugin.get("options", []):
-            if (plugin["kind"], plugin["id"], option["name"]) == ("backend", "cpu", "activations"):
+            if (plugin["kind"], plugin["id"], option["name"]) == ("backend", "cpu", "products"):
                 default = option["default"]
                 return [default] + [mode for mode in option["range"].split(" | ") if mode != default]
-    sys.exit(f"{DLLM} has no CPU backend with an option `activations`")
+    sys.exit(f"{DLLM} has no CPU backend with an option `products`")
 
 
 def measure(case, runtimes, folder):
