@@ -1,21 +1,28 @@
-"""Every C++ block of docs/writing-a-sampler.md stands word for word in a file that is built.
+"""Every C++, C and CMake block of the pages on plugins stands word for word in a file that is built.
 
-usage: doc_snippets_test.py DOCS_FOLDER
+usage: doc_snippets_test.py ROOT
 """
 
 import pathlib
 import re
 import sys
 
-docs = pathlib.Path(sys.argv[1])
-page = (docs / "writing-a-sampler.md").read_text(encoding="utf-8")
-examples = {p.name: p.read_text(encoding="utf-8") for p in sorted((docs / "examples").glob("*.cpp"))}
-blocks = re.findall(r"^```cpp\n(.*?)^```", page, re.S | re.M)
-strays = [b for b in blocks if not any(b in text for text in examples.values())]
-for block in strays:
-    print("in no file of docs/examples:\n" + block)
-unnamed = [name for name in examples if name not in page]
-assert blocks and examples, "no blocks or no examples found"
-assert not unnamed, f"the page does not name {unnamed}"
-print(f"{len(blocks) - len(strays)} of {len(blocks)} blocks match {list(examples)}")
+root = pathlib.Path(sys.argv[1])
+PAGES = ["writing-a-sampler.md"]
+FOLDERS = ["plugin-sdk/examples", "plugin-sdk/template", "tests/sdk_consumer/project"]
+SUFFIXES = (".c", ".cpp", ".txt", ".in", ".rs")
+
+built = {path.relative_to(root): path.read_text(encoding="utf-8")
+         for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.suffix in SUFFIXES}
+text_of = {page: (root / "docs" / page).read_text(encoding="utf-8") for page in PAGES}
+blocks = [(page, block) for page, text in text_of.items()
+          for block in re.findall(r"^```(?:cpp|c|cmake)\n(.*?)^```", text, re.S | re.M)]
+strays = [(page, block) for page, block in blocks if not any(block in text for text in built.values())]
+for page, block in strays:
+    print(f"{page}: in no file that is built:\n{block}")
+examples = [path.name for path in built if path.parent.name == "examples" and path.suffix != ".txt"]
+unnamed = [name for name in examples if name not in text_of["writing-a-sampler.md"]]
+assert len(blocks) > 5 and len(examples) > 3, "no blocks or no examples found"
+assert not unnamed, f"writing-a-sampler.md does not name {unnamed}"
+print(f"{len(blocks) - len(strays)} of {len(blocks)} blocks match")
 sys.exit(1 if strays else 0)

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
+#include <cctype>
 
 #include "dllm/error.hpp"
 
@@ -108,14 +110,17 @@ class Rewriter {
   }
 
   void rewrite_plain(const std::string& argument) {
-    if (command_ == kInspect) {
-      options_.push_back({"model", argument, "MODEL"});
+    if (const std::string name(command_info(command_).plain); !name.empty()) {
+      std::string spelled = name;
+      std::ranges::transform(spelled, spelled.begin(), [](char c) { return std::toupper(c); });
+      options_.push_back({name, argument, spelled});
       return;
     }
+    const bool prompts = (find_option("prompt")->commands & command_) != 0;
     refuse(fmt::format("unexpected argument '{}'", argument),
-           command_ == kPlugins
-               ? help_hint(command_)
-               : fmt::format("a prompt goes after -p, a model after -m; {}", help_hint(command_)));
+           prompts
+               ? fmt::format("a prompt goes after -p, a model after -m; {}", help_hint(command_))
+               : help_hint(command_));
   }
 
   Command command_;

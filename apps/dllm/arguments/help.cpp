@@ -59,7 +59,7 @@ std::string general_help() {
   std::string text =
       "dllm runs masked diffusion language models (LLaDA, Dream) from GGUF files.\n\nCommands:\n";
   for (const CommandInfo& info : command_table()) {
-    text += fmt::format("  {:<10} {}\n", info.name, info.summary);
+    text += fmt::format("  {:<13} {}\n", info.name, info.summary);
   }
   return text +
          "\n`dllm COMMAND --help` lists a command's options; `dllm --version` and\n"

@@ -133,6 +133,10 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      .command_line_only = true},
 
     // plugins and settings
+    {.name = "name", .value_name = "NAME", .help = "what --sampler will call it",
+     .group = Group::plugins, .commands = kNewSampler, .command_line_only = true},
+    {.name = "folder", .value_name = "DIR", .help = "where to write it; sampler_NAME without it",
+     .group = Group::plugins, .commands = kNewSampler, .is_path = true, .command_line_only = true},
     {.name = "plugin-dir", .value_name = "DIR", .help = "search plugins here first; repeatable",
      .group = Group::plugins, .commands = kRun | kLogits | kPlugins, .repeatable = true,
      .is_path = true},

@@ -11,11 +11,13 @@ constexpr std::array kCommands = std::to_array<CommandInfo>({
     {kTokenize, "tokenize", "dllm tokenize -m MODEL -p TEXT | --decode IDS [options]",
      "the ids run feeds the model, or the text of ids"},
     {kInspect, "inspect", "dllm inspect MODEL [options]",
-     "metadata, type counts and tensors of any GGUF file"},
+     "metadata, type counts and tensors of any GGUF file", "model"},
     {kLogits, "logits", "dllm logits -m MODEL --tokens IDS --rows ROWS --out FILE [options]",
      "the model's logits of chosen rows, to a file"},
     {kPlugins, "plugins", "dllm plugins [options]",
      "plugins found and refused, with every option of samplers and backends"},
+    {kNewSampler, "new-sampler", "dllm new-sampler NAME [--folder DIR]",
+     "a project outside dllm's tree for a sampler of your own", "name"},
 });
 
 // "--n_predict" and "--n-predict" are one name.

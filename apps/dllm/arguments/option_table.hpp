@@ -24,7 +24,8 @@ enum Command : unsigned {
   kInspect = 1u << 2,
   kLogits = 1u << 3,
   kPlugins = 1u << 4,
-  kAllCommands = (1u << 5) - 1
+  kNewSampler = 1u << 5,
+  kAllCommands = (1u << 6) - 1
 };
 
 struct CommandInfo {
@@ -32,6 +33,7 @@ struct CommandInfo {
   std::string_view name;
   std::string_view usage;
   std::string_view summary;
+  std::string_view plain{};  ///< the option an argument without dashes means; empty: none is taken
 };
 std::span<const CommandInfo> command_table();
 const CommandInfo* find_command(std::string_view name);

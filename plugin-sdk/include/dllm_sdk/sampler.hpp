@@ -8,6 +8,9 @@
 // here: OptionError becomes DLLM_BAD_OPTION, any other std::exception DLLM_ERROR, both with what()
 // as the message. docs/writing-a-sampler.md grows an example from minimal to full.
 //
+// A rule that declares `static const void* extension(const char* name)` answers for plugin
+// extensions (presets_abi.h); it must be noexcept in deed: static data by name, or nullptr.
+//
 // Header only, C++17, standard library only.
 #ifndef DLLM_SDK_SAMPLER_HPP
 #define DLLM_SDK_SAMPLER_HPP
@@ -84,6 +87,16 @@ inline void export_plan(const Plan& plan, dllm_plan& out) {
   out.prob_of = plan.prob_of.data();
 }
 
+// A row whose logits are all suppressed has no candidate: no token to commit.
+inline void check_candidates(const dllm_stats& stats, const std::int32_t* tokens) {
+  if (tokens == nullptr) return;
+  for (std::uint32_t row = 0; row < stats.n_rows; ++row) {
+    if (tokens[row] >= 0) continue;
+    throw std::runtime_error("position " + std::to_string(stats.positions[row]) +
+                             " has no candidate: every token is suppressed");
+  }
+}
+
 inline void check_array(const Plan& plan, std::uint32_t bit, const void* array, const char* name) {
   if ((plan.want & bit) != 0 && array == nullptr) {
     throw std::runtime_error(std::string("statistic '") + name +
@@ -112,6 +125,8 @@ inline void check_stats(const Plan& plan, const dllm_stats& stats) {
   check_array(plan, DLLM_STAT_PROB_OF, stats.prob_of, "prob_of");
   check_array(plan, DLLM_STAT_TOP_LIST, stats.top_ids, "top_ids");
   check_array(plan, DLLM_STAT_TOP_LIST, stats.top_probs, "top_probs");
+  check_candidates(stats, (plan.want & DLLM_STAT_SAMPLED) != 0 ? stats.sampled : nullptr);
+  check_candidates(stats, (plan.want & DLLM_STAT_ARGMAX) != 0 ? stats.argmax : nullptr);
   // Both counts are strides: more than was asked for is as good.
   if ((plan.want & DLLM_STAT_PROB_OF) != 0 && stats.n_prob_of < plan.prob_of.size()) {
     throw std::runtime_error("statistics give " + std::to_string(stats.n_prob_of) +
@@ -177,14 +192,32 @@ inline dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const
   });
 }
 
+// The rule's `static const void* extension(const char* name)`, where it has one.
+using ExtensionFunction = const void* (*)(const char*);
+template <typename Rule>
+constexpr auto extension_of(int) -> decltype(ExtensionFunction(&Rule::extension)) {
+  return &Rule::extension;
+}
+template <typename Rule>
+constexpr ExtensionFunction extension_of(long) {
+  return nullptr;
+}
+
 }  // namespace detail
 
 /// The C table of a rule; `options` must live for ever.
 template <typename Rule>
 constexpr dllm_sampler_v1 make_table(const dllm_option_info* options, std::uint32_t n_options) {
-  return {sizeof(dllm_sampler_v1), n_options,      options,      &detail::create<Rule>,
-          &detail::destroy,        &detail::start, &detail::end, &detail::plan,
-          &detail::apply,          nullptr};
+  return {sizeof(dllm_sampler_v1),
+          n_options,
+          options,
+          &detail::create<Rule>,
+          &detail::destroy,
+          &detail::start,
+          &detail::end,
+          &detail::plan,
+          &detail::apply,
+          detail::extension_of<Rule>(0)};
 }
 template <typename Rule, std::size_t N>
 constexpr dllm_sampler_v1 make_table(const dllm_option_info (&options)[N]) {

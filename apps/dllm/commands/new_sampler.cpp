@@ -1,0 +1,149 @@
+// dllm new-sampler NAME: a project outside dllm's tree that builds, tests and installs a sampler.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "commands/commands.hpp"
+#include "dllm/error.hpp"
+#include "output/json.hpp"
+#include "sampler_template.hpp"
+
+namespace dllm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An id of the descriptor (31 bytes) that is also a C++ identifier and a CMake target.
+constexpr std::size_t kMaxName = 24;
+
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxName && is_lower(name.front()) &&
+         std::ranges::all_of(name, [](char c) { return is_lower(c) || is_digit(c) || c == '_'; });
+}
+
+// "Top-K Margin" -> "top_k_margin"; empty where nothing is left.
+std::string suggested_name(const std::string& typed) {
+  std::string name;
+  for (const char c : typed) {
+    const auto lower = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (is_lower(lower) || (is_digit(lower) && !name.empty())) {
+      name += lower;
+    } else if (!name.empty() && name.back() != '_') {
+      name += '_';
+    }
+  }
+  name.resize(std::min(name.size(), kMaxName));
+  while (name.ends_with('_')) name.pop_back();
+  return name;
+}
+
+void check_name(const std::string& name) {
+  if (is_name(name)) return;
+  const std::string near = suggested_name(name);
+  throw Error(ErrorCode::bad_usage, fmt::format("'{}' is no name for a sampler", name), "NAME",
+              fmt::format("use 1 to {} of a-z, 0-9 and _, a letter first{}", kMaxName,
+                          near.empty() ? "" : fmt::format(": {}", near)));
+}
+
+// "topk_margin" -> "TopkMargin".
+std::string class_name(const std::string& name) {
+  std::string out;
+  bool starts_word = true;
+  for (const char c : name) {
+    if (c == '_') {
+      starts_word = true;
+      continue;
+    }
+    out += starts_word ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    starts_word = false;
+  }
+  return out;
+}
+
+std::string replaced(std::string text, std::string_view word, std::string_view by) {
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at)) {
+    text.replace(at, word.size(), by);
+    at += by.size();
+  }
+  return text;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code code;
+  if (fs::exists(folder, code) && !fs::is_empty(folder, code)) {
+    throw Error(ErrorCode::bad_usage, fmt::format("'{}' exists already", folder.string()),
+                "--folder", "give another folder with --folder, or another name");
+  }
+  fs::create_directories(folder, code);
+  if (!code) return;
+  throw Error(ErrorCode::resource,
+              fmt::format("cannot make '{}': {}", folder.string(), code.message()), "--folder",
+              "give a folder that can be written");
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  errno = 0;
+  std::ofstream out(path, std::ios::binary);
+  out << text << std::flush;
+  if (out) return;
+  throw Error(ErrorCode::resource,
+              fmt::format("cannot write '{}': {}", path.string(), std::strerror(errno)), "--folder",
+              "free space, or give a folder that can be written");
+}
+
+// Where this program was installed, if the SDK lies beside it: cmake may need to be told.
+std::string sdk_prefix() {
+  std::error_code code;
+  const fs::path program = fs::read_symlink("/proc/self/exe", code);
+  const fs::path prefix = program.parent_path().parent_path();
+  if (code || !fs::exists(prefix / "lib/cmake/DllmPluginSdk", code)) return {};
+  return prefix.string();
+}
+
+// In a form a shell takes as one word.
+std::string quoted(const std::string& path) {
+  const bool plain = std::ranges::all_of(path, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("/._-+", c) != nullptr;
+  });
+  return plain ? path : fmt::format("'{}'", replaced(path, "'", "'\\''"));
+}
+
+}  // namespace
+
+int new_sampler_command(const Settings& settings, Console& console) {
+  const std::string name = settings.text("name");
+  if (name.empty()) {
+    throw Error(ErrorCode::bad_usage, "the sampler has no name", "command line",
+                "write `dllm new-sampler NAME`");
+  }
+  check_name(name);
+  const std::string given = settings.text("folder");
+  const fs::path folder = given.empty() ? fs::path("sampler_" + name) : fs::path(given);
+  make_folder(folder);
+  Json files = Json::array();
+  for (const TemplateFile& file : kSamplerTemplate) {
+    const std::string file_name = replaced(std::string(file.name), "NAME", name);
+    const std::string text = replaced(std::string(file.text), "@Class@", class_name(name));
+    write_file(folder / file_name, replaced(text, "@name@", name));
+    files.push_back(file_name);
+  }
+  write_answer(settings.flag("json")
+                   ? dump_line({{"folder", folder.string()}, {"files", files}}) + "\n"
+                   : folder.string() + "\n");
+  const std::string prefix = sdk_prefix();
+  console.note(fmt::format(
+      "next: cd {} && cmake -G Ninja -B build{} && cmake --build build && "
+      "ctest --test-dir build",
+      quoted(folder.string()), prefix.empty() ? "" : " -DCMAKE_PREFIX_PATH=" + quoted(prefix)));
+  return 0;
+}
+
+}  // namespace dllm::cli
