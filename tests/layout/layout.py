@@ -3,7 +3,7 @@
 includes  every #include is one its layer may have: the table in docs/architecture.md. Link visibility
           enforces most of it; this finds what a transitive include path would let through.
 headers   every public header compiles alone: SDK headers (.h) as C11, C++17 and C++20, .hpp as C++17
-          and C++20; core headers as C++20.
+          and C++20, by this build's compiler and by clang where there is one; core headers as C++20.
 exports   every plugin exports dllm_plugin_entry and nothing else; samplers link no library of ours.
 readmes   every folder that has a CMakeLists.txt has a README.md.
 """
@@ -12,6 +12,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,7 @@ cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype""".split()
 KINDS = [
     ("std", "|".join(C_HEADERS).join(["(", r")\.h"])),
     ("std", "|".join(CXX_HEADERS).join(["(", ")"])),
-    ("posix", r"(sys/.*|linux/.*|unistd|fcntl|dlfcn|elf|link|sched|signal|pthread|poll|termios|errno|dirent)(\.h)?"),
+    ("posix", r"(sys/.*|linux/.*|unistd|fcntl|dlfcn|elf|link|sched|signal|malloc|pthread|poll|termios|errno|dirent)(\.h)?"),
     ("intrinsics", r"(immintrin|cpuid|x86intrin|arm_neon)\.h"),
     ("sdk_c", r"dllm_sdk/.*\.h"),
     ("sdk_cxx", r"dllm_sdk/.*\.hpp"),
@@ -47,12 +48,13 @@ KINDS = [
     ("utf8proc", r"utf8proc\.h"),
     ("tbb", r"(tbb|oneapi)/.*"),
     ("cuda", r"(cuda|cublas|nccl|cooperative_groups|mma).*"),
+    ("generated", r"generated/.*"),
 ]
 
 # Layer: files, kinds it may include, folders of ours it may include files of by path.
 # {own} is the first two levels of the file's path (plugins/backend_cpu).
 LAYERS = [
-    ("plugin-sdk", r"plugin-sdk/include/.*", {"std", "sdk_c", "sdk_cxx"}, []),
+    ("plugin-sdk", r"plugin-sdk/(include|examples)/.*", {"std", "sdk_c", "sdk_cxx"}, []),
     ("core/include", r"core/include/.*", {"std", "core", "sdk_c"}, []),
     ("core/src", r"core/src/.*",
      {"std", "posix", "core", "sdk_c", "boost_dll", "fmt", "json", "pcre2", "utf8proc"}, ["core/src"]),
@@ -61,7 +63,8 @@ LAYERS = [
     ("plugins/backend_*", r"plugins/backend_[^/]*/.*",
      {"std", "posix", "core", "sdk_c", "intrinsics", "tbb", "cuda", "fmt"}, ["{own}"]),
     ("plugins/sampler_*", r"plugins/sampler_[^/]*/.*", {"std", "sdk_c", "sdk_cxx"}, ["{own}"]),
-    ("apps", r"apps/.*", {"std", "posix", "core", "sdk_c", "program_options", "json", "fmt"}, ["{own}"]),
+    ("apps", r"apps/.*", {"std", "posix", "core", "sdk_c", "sdk_cxx", "program_options", "json", "fmt", "generated"},
+     ["{own}"]),
 ]
 
 SOURCE = re.compile(r".*\.(h|hpp|c|cpp|cu|cuh|in)$")
@@ -150,15 +153,24 @@ def compiles(compiler, standard, header, folders):
     return [] if result.returncode == 0 else [f"{header} as {standard}:\n{result.stderr[:2000]}"]
 
 
+def clang_pairs():
+    """C and C++ drivers of the clang that is here, if any."""
+    for suffix in ("", *(f"-{version}" for version in range(22, 13, -1))):
+        if shutil.which("clang" + suffix) and shutil.which("clang++" + suffix):
+            return [("clang" + suffix, "clang++" + suffix)]
+    return []
+
+
 def check_headers(c_compiler, cxx_compiler, generated):
     sdk, core = ROOT / "plugin-sdk/include", ROOT / "core/include"
     jobs, seen = [], set()
-    for header in sorted(sdk.rglob("*.h*")):
-        name = header.relative_to(sdk).as_posix()
-        seen.add(name)
-        if header.suffix == ".h":
-            jobs.append((c_compiler, "c11", name, [sdk]))
-        jobs += [(cxx_compiler, standard, name, [sdk]) for standard in ("c++17", "c++20")]
+    for c, cxx in [(c_compiler, cxx_compiler), *clang_pairs()]:
+        for header in sorted(sdk.rglob("*.h*")):
+            name = header.relative_to(sdk).as_posix()
+            seen.add(name)
+            if header.suffix == ".h":
+                jobs.append((c, "c11", name, [sdk]))
+            jobs += [(cxx, standard, name, [sdk]) for standard in ("c++17", "c++20")]
     for folder in (core, pathlib.Path(generated)):
         for header in sorted(folder.rglob("*.h*")):
             if header.suffix in (".h", ".hpp"):

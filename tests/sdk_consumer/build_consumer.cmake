@@ -27,12 +27,18 @@ if(SANITIZE)
   # The C++ tier must be built alike: the build tag says so.
   set(flags "-fsanitize=${SANITIZE} -fno-omit-frame-pointer")
 endif()
-run(${CMAKE_COMMAND} -S ${SOURCE}/project -B ${WORK}/build -G ${GENERATOR}
-    -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_BUILD_TYPE=Release
-    -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
-    -DCMAKE_C_FLAGS=-Wall\ -Wextra\ -Wpedantic\ -Werror
-    -DCMAKE_CXX_FLAGS=-Wall\ -Wextra\ -Wpedantic\ -Werror\ ${flags} -DDLLM_SANITIZE=${SANITIZE})
-run(${CMAKE_COMMAND} --build ${WORK}/build)
+set(warnings "-Wall -Wextra -Wpedantic -Werror")
+function(build_outside source build cxx_flags)
+  run(${CMAKE_COMMAND} -S ${source} -B ${build} -G ${GENERATOR}
+      -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_BUILD_TYPE=Release
+      -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
+      "-DCMAKE_C_FLAGS=${warnings}" "-DCMAKE_CXX_FLAGS=${warnings} ${cxx_flags}"
+      -DDLLM_SANITIZE=${SANITIZE})
+  run(${CMAKE_COMMAND} --build ${build})
+endfunction()
+build_outside(${SOURCE}/project ${WORK}/build "${flags}")
+# The SDK's examples, as they were installed.
+build_outside(${WORK}/prefix/share/dllm/examples ${WORK}/examples "")
 
 # A package of ABI 1 must not answer for another major.
 file(WRITE ${WORK}/other_major.cmake

@@ -70,6 +70,27 @@ TEST_F(SdkConsumer, ASamplerInCppGeneratesWithItsOptions) {
   EXPECT_EQ(engine.result(id).forwards, 2u);
 }
 
+// The examples of the installed SDK; dice where there was a Rust compiler.
+TEST_F(SdkConsumer, TheInstalledExamplesAreAcceptedAndFillACanvas) {
+  const std::vector<std::filesystem::path> folders = {DLLM_CONSUMER "/examples"};
+  registry_.scan(folders);
+  FakeModel model;
+  Engine engine(model, {.max_sequences = 8, .max_sequence_length = 64, .max_tokens = 256});
+  std::vector<SequenceId> ids;
+  for (const std::string name : {"first", "threshold", "margin", "guided", "dice"}) {
+    if (name == "dice" && registry_.find(PluginKind::sampler, name) == nullptr) continue;
+    ids.push_back(engine.add(request(name, {}, {5, kM, kM, 6, kM, kM})));
+  }
+  EXPECT_GE(ids.size(), 4u);
+  while (engine.running()) engine.step();
+  for (const SequenceId id : ids) {
+    const SequenceResult result = engine.result(id);
+    ASSERT_EQ(result.status, SequenceStatus::finished)
+        << (result.error ? result.error->what() : "");
+    EXPECT_THAT(result.ids, testing::ElementsAre(5, 1, 2, 6, 4, 5));
+  }
+}
+
 TEST_F(SdkConsumer, AnOptionItRefusesIsBadUsageWithItsWords) {
   FakeModel model;
   Engine engine(model, {.max_sequences = 1, .max_sequence_length = 64, .max_tokens = 64});

@@ -100,7 +100,8 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      .group = Group::decoding, .commands = kRun, .type = OptionType::number, .minimum = 0,
      .command_line_only = true},
     {.name = "set", .value_name = "NAME=VALUE", .help = "any option of the sampler; repeatable",
-     .group = Group::decoding, .commands = kRun, .repeatable = true, .command_line_only = true},
+     .group = Group::decoding, .commands = kRun | kCheckPlugin, .repeatable = true,
+     .command_line_only = true},
 
     // output
     {.name = "json", .help = "exactly one JSON value on standard output", .group = Group::output,
@@ -133,6 +134,12 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      .command_line_only = true},
 
     // plugins and settings
+    {.name = "plugin", .value_name = "FILE", .help = "the plugin's .so file",
+     .group = Group::plugins, .commands = kCheckPlugin, .is_path = true,
+     .command_line_only = true},
+    {.name = "rule", .value_name = "RULE", .help = "try this rule only; repeatable",
+     .group = Group::plugins, .commands = kCheckPlugin, .repeatable = true,
+     .command_line_only = true},
     {.name = "name", .value_name = "NAME", .help = "what --sampler will call it",
      .group = Group::plugins, .commands = kNewSampler, .command_line_only = true},
     {.name = "folder", .value_name = "DIR", .help = "where to write it; sampler_NAME without it",

@@ -16,6 +16,8 @@ constexpr std::array kCommands = std::to_array<CommandInfo>({
      "the model's logits of chosen rows, to a file"},
     {kPlugins, "plugins", "dllm plugins [options]",
      "plugins found and refused, with every option of samplers and backends"},
+    {kCheckPlugin, "check-plugin", "dllm check-plugin FILE [--set NAME=VALUE]",
+     "does a sampler keep the rules of the boundary?", "plugin"},
     {kNewSampler, "new-sampler", "dllm new-sampler NAME [--folder DIR]",
      "a project outside dllm's tree for a sampler of your own", "name"},
 });

@@ -25,7 +25,8 @@ enum Command : unsigned {
   kLogits = 1u << 3,
   kPlugins = 1u << 4,
   kNewSampler = 1u << 5,
-  kAllCommands = (1u << 6) - 1
+  kCheckPlugin = 1u << 6,
+  kAllCommands = (1u << 7) - 1
 };
 
 struct CommandInfo {

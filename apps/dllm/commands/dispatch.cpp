@@ -43,6 +43,8 @@ int call(Command command, const Settings& settings, Console& console) {
       return logits_command(settings, console);
     case kPlugins:
       return plugins_command(settings, console);
+    case kCheckPlugin:
+      return check_plugin_command(settings, console);
     case kNewSampler:
       return new_sampler_command(settings, console);
     case kAllCommands:

@@ -10,8 +10,8 @@
 
 #include "commands/commands.hpp"
 #include "dllm/error.hpp"
+#include "generated/sampler_template.hpp"
 #include "output/json.hpp"
-#include "sampler_template.hpp"
 
 namespace dllm::cli {
 namespace {

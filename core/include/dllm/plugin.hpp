@@ -78,6 +78,10 @@ class PluginRegistry {
   /// again through a link is passed over. Invalidates records() and what find() returned.
   void scan(std::span<const std::filesystem::path> folders);
 
+  /// Judges one file, wherever it lies; the record is the last of records(). A file met before is
+  /// passed over.
+  void scan_file(const std::filesystem::path& file);
+
   std::span<const PluginRecord> records() const noexcept;  ///< accepted and refused, scan order
   std::span<const std::filesystem::path> folders() const noexcept;  ///< scanned so far
   const PluginRecord* find(PluginKind kind, std::string_view id) const noexcept;

@@ -1,4 +1,4 @@
-#include "engine/canvas.hpp"
+#include "dllm/canvas.hpp"
 
 #include <fmt/format.h>
 
@@ -107,6 +107,15 @@ void Canvas::apply(std::span<const dllm_edit> edits, const std::string& sampler)
     }
     n_masked_ += (remask ? 1 : 0) - (was_masked ? 1 : 0);
   }
+}
+
+void Canvas::overwrite(std::uint32_t position, std::int32_t token) {
+  DLLM_ASSERT(position < size() && editable_[position] != 0);
+  std::uint8_t& state = state_[position];
+  n_masked_ -= state == DLLM_POSITION_MASKED ? 1 : 0;
+  ids_[position] = token;
+  state = token == mask_id_ ? DLLM_POSITION_MASKED : DLLM_POSITION_COMMITTED;
+  n_masked_ += state == DLLM_POSITION_MASKED ? 1 : 0;
 }
 
 bool Canvas::reached_stop(std::span<const std::int32_t> stop_ids) const {

@@ -7,8 +7,8 @@
 #include <map>
 #include <utility>
 
-#include "engine/canvas.hpp"
-#include "engine/plan_check.hpp"
+#include "dllm/canvas.hpp"
+#include "dllm/plan_check.hpp"
 #include "engine/step_batch.hpp"
 
 namespace dllm {

@@ -1,4 +1,4 @@
-#include "engine/plan_check.hpp"
+#include "dllm/plan_check.hpp"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 #include "dllm/engine.hpp"
 #include "dllm/head_stats.hpp"
 #include "dllm/model.hpp"
-#include "engine/canvas.hpp"
+#include "dllm/canvas.hpp"
 
 namespace dllm {
 

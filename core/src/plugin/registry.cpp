@@ -150,6 +150,8 @@ void PluginRegistry::scan(std::span<const fs::path> folders) {
   }
 }
 
+void PluginRegistry::scan_file(const fs::path& file) { impl_->consider(file); }
+
 std::span<const PluginRecord> PluginRegistry::records() const noexcept { return impl_->records; }
 
 std::span<const fs::path> PluginRegistry::folders() const noexcept { return impl_->folders; }

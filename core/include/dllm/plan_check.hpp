@@ -1,4 +1,8 @@
 // The engine's distrust of plans: everything a sampler asks for is in range before a model sees it.
+//
+//   check_plan(run.plan(canvas.view()), canvas.view(), model.info().n_vocab, sampler.id());
+//
+// Thread rule: any thread.
 #pragma once
 
 #include <cstdint>

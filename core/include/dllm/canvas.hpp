@@ -1,4 +1,11 @@
 // The canvas of one sequence: ids and a state per position, changed by checked edits alone.
+//
+//   Canvas canvas(ids, editable, facts);
+//   canvas.apply(edits, "llada");          // all or none; throws what the sampler did wrong
+//   run.plan(canvas.view());
+//
+// The engine keeps one for each sequence; whoever plays a sampler without an engine uses the same.
+// Thread rule: a value, one thread.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +37,10 @@ class Canvas {
   /// Checks every edit, then writes all or none. Throws Error (bad_plugin) naming `sampler`, the
   /// position and what it may not do.
   void apply(std::span<const dllm_edit> edits, const std::string& sampler);
+
+  /// A change that is not the sampler's: masked where `token` is the mask id, else committed. The
+  /// position must be editable.
+  void overwrite(std::uint32_t position, std::int32_t token);
 
   /// True when an end token stands in an editable position, is final, and so is all before it.
   bool reached_stop(std::span<const std::int32_t> stop_ids) const;
