@@ -34,7 +34,7 @@ struct ActivationGroup {
   int8_t codes[kGroupCols];
   float scale;
   float sum32;     // of all 32 codes
-  float sum16[2];  // of each half
+  float sum16[2];  // of each half; or what the table's own `quantise` keeps there
 };
 
 /// Integer codes of kTileRows weight rows over one block: w = scale * code + minimum per group.
@@ -45,11 +45,14 @@ struct CodeTile {
   alignas(64) uint8_t codes[kBlockCols / 4][kTileRows][4];
   alignas(64) float scale[kBlockCols / 16][kTileRows];    // [group][row]
   alignas(64) float minimum[kBlockCols / 16][kTileRows];  // [group][row]
-  alignas(64) float row_scale[kTileRows];                 // of requantised codes
-  uint32_t n_groups32;                                    // inputs / 32 of this block
-  bool half_groups;                                       // a scale covers 16 inputs (else 32)
-  bool is_signed;                                         // codes are int8; minimum is not used
-  uint8_t code_bits;                                      // unsigned codes are below 1 << code_bits
+  alignas(64) float row_scale[kTileRows];  // of requantised codes; or that of scale_codes
+  // scale = row_scale * scale_codes (twice the same), where the instruction set wants it so.
+  alignas(64) int16_t scale_codes[kBlockCols / 16][kTileRows][2];
+  bool has_scale_codes;
+  uint32_t n_groups32;  // inputs / 32 of this block
+  bool half_groups;     // a scale covers 16 inputs (else 32)
+  bool is_signed;       // codes are int8; minimum is not used
+  uint8_t code_bits;    // unsigned codes are below 1 << code_bits
 };
 
 /// Block-quantised types a CodeTile can hold. Values equal dllm::DType.
@@ -139,14 +142,15 @@ struct Kernels {
   void (*unpack_codes)(CodeType type, const WeightBlock& block, CodeTile& tile);
   /// acc[r * kTileRows + i] += sum over the block's inputs of activation r and weight row i.
   /// `panel` points at the block's first group and the first row; groups are `group_stride` apart.
-  /// Per element: groups in ascending order, acc += scale product, then acc += minimum * sum.
+  /// The order of additions to an element depends on the tile's type alone, never on n_rows.
   void (*multiply_codes)(const CodeTile& tile, const ActivationGroup* panel, uint32_t group_stride,
                          uint32_t n_rows, float* acc);
   /// c[r][j] += sum_k a[r][k] * b[k][j], k ascending, for j < n_lanes (a multiple of 8).
   void (*multiply_add)(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a,
                        uint32_t lda, const float* b, uint32_t ldb, float* c, uint32_t ldc);
 
-  RowMath rows;  // every table sets it to kRowMath of row_math.inl
+  /// kRowMath of row_math.inl; `quantise` may keep other sums where multiply_codes wants them.
+  RowMath rows;
 };
 
 // Tables that this build has; null where the compiler's target cannot have it.
