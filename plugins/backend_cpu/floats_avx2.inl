@@ -9,8 +9,7 @@ DLLM_INLINE void multiply_add_block(uint32_t n_k, const float* a, uint32_t lda, 
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v)
-      sum[r][v] = _mm256_loadu_ps(c + static_cast<uint64_t>(r) * ldc + 8 * v);
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm256_setzero_ps();
   for (uint32_t k = 0; k < n_k; ++k) {
     __m256 bk[kVectors];
 #pragma GCC unroll 2
@@ -26,8 +25,10 @@ DLLM_INLINE void multiply_add_block(uint32_t n_k, const float* a, uint32_t lda, 
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v)
-      _mm256_storeu_ps(c + static_cast<uint64_t>(r) * ldc + 8 * v, sum[r][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      float* at = c + static_cast<uint64_t>(r) * ldc + 8 * v;
+      _mm256_storeu_ps(at, _mm256_loadu_ps(at) + sum[r][v]);
+    }
 }
 
 template <int kVectors>

@@ -145,7 +145,8 @@ struct Kernels {
   /// The order of additions to an element depends on the tile's type alone, never on n_rows.
   void (*multiply_codes)(const CodeTile& tile, const ActivationGroup* panel, uint32_t group_stride,
                          uint32_t n_rows, float* acc);
-  /// c[r][j] += sum_k a[r][k] * b[k][j], k ascending, for j < n_lanes (a multiple of 8).
+  /// c[r][j] += sum_k a[r][k] * b[k][j], k ascending, for j < n_lanes (a multiple of 8). The sum is
+  /// formed on its own and then added: calls of 32 k at a time round as short sums do.
   void (*multiply_add)(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a,
                        uint32_t lda, const float* b, uint32_t ldb, float* c, uint32_t ldc);
 

@@ -107,8 +107,7 @@ DLLM_INLINE void multiply_add_block(uint32_t n_k, const float* a, uint32_t lda, 
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v)
-      sum[r][v] = _mm512_maskz_loadu_ps(mask, c + static_cast<uint64_t>(r) * ldc + 16 * v);
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_setzero_ps();
   for (uint32_t k = 0; k < n_k; ++k) {
     __m512 bk[kVectors];
 #pragma GCC unroll 2
@@ -124,8 +123,10 @@ DLLM_INLINE void multiply_add_block(uint32_t n_k, const float* a, uint32_t lda, 
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v)
-      _mm512_mask_storeu_ps(c + static_cast<uint64_t>(r) * ldc + 16 * v, mask, sum[r][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      float* at = c + static_cast<uint64_t>(r) * ldc + 16 * v;
+      _mm512_mask_storeu_ps(at, mask, _mm512_maskz_loadu_ps(mask, at) + sum[r][v]);
+    }
 }
 
 template <int kVectors>

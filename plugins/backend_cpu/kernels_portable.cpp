@@ -73,11 +73,12 @@ void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* 
                   const float* b, uint32_t ldb, float* c, uint32_t ldc) {
   for (uint32_t r = 0; r < n_rows; ++r)
     for (uint32_t j = 0; j < n_lanes; j += 8) {
-      F8 sum = load8(c + static_cast<uint64_t>(r) * ldc + j);
+      F8 sum = {};
       for (uint32_t k = 0; k < n_k; ++k)
         sum +=
             load8(b + static_cast<uint64_t>(k) * ldb + j) * a[static_cast<uint64_t>(r) * lda + k];
-      store8(c + static_cast<uint64_t>(r) * ldc + j, sum);
+      float* at = c + static_cast<uint64_t>(r) * ldc + j;
+      store8(at, load8(at) + sum);
     }
 }
 
