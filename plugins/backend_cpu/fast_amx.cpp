@@ -155,7 +155,8 @@ void multiply(const CodeTile& tile, const FastBlock& first, uint32_t n_rows, flo
   scale_rows(tile, waiting, 0, waiting.n_rows);
 }
 
-constexpr FastKernels kTable = {requantise<false>, quantise_block, multiply, enter, leave};
+constexpr FastKernels kTable = {requantise<false>, unpack<false>, quantise_block,
+                                multiply,          enter,         leave};
 
 }  // namespace
 

@@ -7,6 +7,14 @@
 // fits 16 bits; its upper byte is the result. S is off by at most 1/512, so the result by (largest
 // code) / 512: an eighth of a step for 6-bit codes, a thirtieth for 4-bit ones.
 
+inline float half_to_float(const uint8_t* bytes) {
+  uint16_t bits;
+  __builtin_memcpy(&bits, bytes, 2);
+  return _cvtsh_ss(bits);
+}
+
+#include "unpack.inl"
+
 constexpr float kSmallestBound = 1e-30f;
 
 // The low 16 bits of each 32-bit lane, twice.
@@ -15,18 +23,19 @@ inline __attribute__((always_inline)) __m512i twice(__m512i x) {
   return _mm512_shuffle_epi8(x, pattern);
 }
 
-// 64 codes with one S and M per 32-bit lane. `flip` is 0x80 per byte for unsigned results, else 0.
-inline __attribute__((always_inline)) __m512i requantise64(__m512i codes, __m512i s, __m512i m,
-                                                           __m512i flip) {
+// S and M of one group, for both halves of the 32 rows.
+struct GroupScale {
+  __m512i s[2], m[2];
+};
+
+// 64 results from 16-bit codes of the even and of the odd inputs.
+inline __attribute__((always_inline)) __m512i requantise64(__m512i even, __m512i odd, __m512i s,
+                                                           __m512i m) {
   const __m512i upper = _mm512_set1_epi16(static_cast<int16_t>(0xFF00));
-  const __m512i even = _mm512_andnot_si512(upper, codes);
-  const __m512i odd = _mm512_srli_epi16(codes, 8);
   const __m512i even_sum = _mm512_add_epi16(_mm512_mullo_epi16(even, s), m);
   const __m512i odd_sum = _mm512_add_epi16(_mm512_mullo_epi16(odd, s), m);
   // (upper & odd_sum) | (~upper & (even_sum >> 8))
-  const __m512i both =
-      _mm512_ternarylogic_epi32(upper, odd_sum, _mm512_srli_epi16(even_sum, 8), 0xCA);
-  return _mm512_xor_si512(both, flip);
+  return _mm512_ternarylogic_epi32(upper, odd_sum, _mm512_srli_epi16(even_sum, 8), 0xCA);
 }
 
 // The largest |w| of 16 weight rows; NaN where a scale is NaN.
@@ -44,12 +53,9 @@ inline __attribute__((always_inline)) __m512 bound_of(const CodeTile& tile, uint
   return _mm512_add_ps(bound, poison);
 }
 
-template <bool kUnsigned>
-void requantise(CodeTile& tile) {
+// Fills row_scale; returns 127 * 256 / bound of both halves, 0 where a row is zero or not finite.
+inline __attribute__((always_inline)) void scale_rows_of(CodeTile& tile, __m512 factor[2]) {
   const uint32_t n_groups = tile.half_groups ? 16 : 8;
-  const uint32_t steps = tile.half_groups ? 4 : 8;  // of four inputs
-  const __m512i flip = _mm512_set1_epi8(static_cast<char>(kUnsigned ? 0x80 : 0));
-  __m512 factor[2];
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {
     const __m512 bound = bound_of(tile, n_groups, 16 * half);
@@ -58,23 +64,121 @@ void requantise(CodeTile& tile) {
     const __mmask16 usable = _mm512_cmp_ps_mask(bound, _mm512_set1_ps(kSmallestBound), _CMP_GE_OQ);
     factor[half] = _mm512_maskz_div_ps(usable, _mm512_set1_ps(127.0f * 256.0f), bound);
   }
-  for (uint32_t g = 0; g < n_groups; ++g) {
-    __m512i s[2], m[2];
+}
+
+// With kUnsigned M carries 128 steps more (modulo 2^16), so the results do.
+template <bool kUnsigned>
+inline __attribute__((always_inline)) GroupScale group_scale(const CodeTile& tile, uint32_t group,
+                                                             const __m512 factor[2]) {
+  constexpr float kRounding = 128.0f + (kUnsigned ? 32768.0f : 0.0f);
+  GroupScale out;
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const __m512 scale = _mm512_load_ps(tile.scale[g] + 16 * half);
-      const __m512 minimum = _mm512_load_ps(tile.minimum[g] + 16 * half);
-      s[half] = twice(_mm512_cvtps_epi32(_mm512_mul_ps(scale, factor[half])));
-      m[half] =
-          twice(_mm512_cvtps_epi32(_mm512_fmadd_ps(minimum, factor[half], _mm512_set1_ps(128.0f))));
-    }
-    for (uint32_t step = g * steps; step < (g + 1) * steps; ++step)
+  for (int half = 0; half < 2; ++half) {
+    const __m512 scale = _mm512_load_ps(tile.scale[group] + 16 * half);
+    const __m512 minimum = _mm512_load_ps(tile.minimum[group] + 16 * half);
+    out.s[half] = twice(_mm512_cvtps_epi32(_mm512_mul_ps(scale, factor[half])));
+    out.m[half] = twice(
+        _mm512_cvtps_epi32(_mm512_fmadd_ps(minimum, factor[half], _mm512_set1_ps(kRounding))));
+  }
+  return out;
+}
+
+template <bool kUnsigned>
+void requantise(CodeTile& tile) {
+  const __m512i low_byte = _mm512_set1_epi16(0x00FF);
+  const uint32_t steps = tile.half_groups ? 4 : 8;  // of four inputs
+  __m512 factor[2];
+  scale_rows_of(tile, factor);
+  for (uint32_t step = 0; step < kBlockCols / 4; step += steps) {
+    const GroupScale scale = group_scale<kUnsigned>(tile, step / steps, factor);
+    for (uint32_t i = step; i < step + steps; ++i)
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
-        uint8_t* codes = tile.codes[step][16 * half];
-        _mm512_store_si512(codes, requantise64(_mm512_load_si512(codes), s[half], m[half], flip));
+        uint8_t* codes = tile.codes[i][16 * half];
+        const __m512i both = _mm512_load_si512(codes);
+        _mm512_store_si512(
+            codes, requantise64(_mm512_and_si512(both, low_byte), _mm512_srli_epi16(both, 8),
+                                scale.s[half], scale.m[half]));
       }
   }
+}
+
+// Q4_K straight from its packed block (pack.hpp): a byte holds a code of group 2 k in its low half
+// and one of group 2 k + 1 in its high half.
+template <bool kUnsigned>
+void requantise_q4_k(const uint8_t* block, CodeTile& tile) {
+  const __m512i nibble = _mm512_set1_epi16(0x000F);
+  k4_float_scales(block, 0, tile);
+  __m512 factor[2];
+  scale_rows_of(tile, factor);
+  for (uint32_t k = 0; k < 4; ++k) {
+    const GroupScale low = group_scale<kUnsigned>(tile, 2 * k, factor);
+    const GroupScale high = group_scale<kUnsigned>(tile, 2 * k + 1, factor);
+    for (uint32_t unit = 0; unit < 8; ++unit)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        const __m512i q = _mm512_load_si512(words(block, 16 + 32 * k, unit) + 16 * half);
+        const uint32_t step = 16 * k + unit;
+        _mm512_store_si512(tile.codes[step][16 * half],
+                           requantise64(_mm512_and_si512(q, nibble),
+                                        _mm512_and_si512(_mm512_srli_epi16(q, 8), nibble),
+                                        low.s[half], low.m[half]));
+        _mm512_store_si512(tile.codes[step + 8][16 * half],
+                           requantise64(_mm512_and_si512(_mm512_srli_epi16(q, 4), nibble),
+                                        _mm512_srli_epi16(q, 12), high.s[half], high.m[half]));
+      }
+  }
+}
+
+// Q6_K likewise: four bits of a code in one field, two in another. `kQuarter` of 128 inputs.
+template <bool kUnsigned, int kQuarter>
+inline __attribute__((always_inline)) void requantise_q6_k_quarter(const uint8_t* block, uint32_t n,
+                                                                   const __m512 factor[2],
+                                                                   CodeTile& tile) {
+  const __m512i low_bits = _mm512_set1_epi16(0x0F0F);
+  const __m512i code_bits = _mm512_set1_epi16(0x003F);
+  for (uint32_t unit = 0; unit < 8; unit += 4) {
+    const GroupScale scale = group_scale<kUnsigned>(tile, 8 * n + 2 * kQuarter + unit / 4, factor);
+    for (uint32_t i = unit; i < unit + 4; ++i)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        __m512i low = _mm512_load_si512(words(block, 64 * n + 32 * (kQuarter % 2), i) + 16 * half);
+        __m512i top = _mm512_load_si512(words(block, 128 + 32 * n, i) + 16 * half);
+        if constexpr (kQuarter >= 2) low = _mm512_srli_epi16(low, 4);
+        if constexpr (kQuarter < 2) top = _mm512_slli_epi16(top, 4 - 2 * kQuarter);
+        if constexpr (kQuarter == 3) top = _mm512_srli_epi16(top, 2);
+        // (low_bits & low) | (~low_bits & top); the two bits above a code are still there
+        const __m512i both = _mm512_ternarylogic_epi32(low_bits, low, top, 0xCA);
+        _mm512_store_si512(tile.codes[32 * n + 8 * kQuarter + i][16 * half],
+                           requantise64(_mm512_and_si512(both, code_bits),
+                                        _mm512_and_si512(_mm512_srli_epi16(both, 8), code_bits),
+                                        scale.s[half], scale.m[half]));
+      }
+  }
+}
+
+template <bool kUnsigned>
+void requantise_q6_k(const uint8_t* block, CodeTile& tile) {
+  q6_k_float_scales(block, 0, tile);
+  __m512 factor[2];
+  scale_rows_of(tile, factor);
+  for (uint32_t n = 0; n < 2; ++n) {
+    requantise_q6_k_quarter<kUnsigned, 0>(block, n, factor, tile);
+    requantise_q6_k_quarter<kUnsigned, 1>(block, n, factor, tile);
+    requantise_q6_k_quarter<kUnsigned, 2>(block, n, factor, tile);
+    requantise_q6_k_quarter<kUnsigned, 3>(block, n, factor, tile);
+  }
+}
+
+template <bool kUnsigned>
+void unpack(CodeType type, const WeightBlock& block, CodeTile& tile) {
+  const Format format = format_of(type);
+  tile.half_groups = format.half_groups;
+  tile.code_bits = format.code_bits;
+  if (type == CodeType::q4_k) return requantise_q4_k<kUnsigned>(block.data, tile);
+  if (type == CodeType::q6_k) return requantise_q6_k<kUnsigned>(block.data, tile);
+  unpack_tile(type, block, tile);
+  requantise<kUnsigned>(tile);
 }
 
 // Rounds to nearest, ties to even.

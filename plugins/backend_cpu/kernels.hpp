@@ -104,6 +104,8 @@ struct FastKernels {
   /// multiplies unsigned codes) and fills tile.row_scale; tile.scale and .minimum stay.
   /// Needs unsigned codes of at most 6 bits and kBlockCols inputs.
   void (*requantise)(CodeTile& tile);
+  /// Unpacks a block of a K type to what unpack_codes and requantise would make of it.
+  void (*unpack)(CodeType type, const WeightBlock& block, CodeTile& tile);
   /// Quantises one row: x[g * group_stride + k] for the 8 groups of 32 values. A value that is not
   /// finite makes the scale NaN.
   void (*quantise)(const float* x, uint64_t group_stride, const FastBlock& row);

@@ -79,8 +79,7 @@ void multiply_fast(const Multiplier& multiplier, const Matrix& weight, std::uint
   const FastKernels& fast = *multiplier.fast;
   fast.enter();
   for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
-    multiplier.kernels.unpack_codes(*weight.codes(), weight.block(tile, index), codes);
-    fast.requantise(codes);
+    fast.unpack(*weight.codes(), weight.block(tile, index), codes);
     fast.multiply(codes, panel.block(index, first_row), n_rows, acc);
   }
   fast.leave();

@@ -244,6 +244,15 @@ void q6_k_codes(const uint8_t* b, uint32_t col, CodeTile& tile) {
       }
 }
 
+void q6_k_float_scales(const uint8_t* b, uint32_t group, CodeTile& tile) {
+  float d[kTileRows];
+  halves(field(b, 208), d);
+  for (uint32_t g = 0; g < 16; ++g) {
+    multiples(d, reinterpret_cast<const int8_t*>(field(b, 192 + g)), tile.scale[group + g]);
+    scaled(tile.scale[group + g], -32.0f, tile.minimum[group + g]);
+  }
+}
+
 void unpack_q4_k(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
   q4_k_codes(b, col, 16, tile);
   k4_float_scales(b, group, tile);
@@ -256,12 +265,7 @@ void unpack_q5_k(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile)
 
 void unpack_q6_k(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
   q6_k_codes(b, col, tile);
-  float d[kTileRows];
-  halves(field(b, 208), d);
-  for (uint32_t g = 0; g < 16; ++g) {
-    multiples(d, reinterpret_cast<const int8_t*>(field(b, 192 + g)), tile.scale[group + g]);
-    scaled(tile.scale[group + g], -32.0f, tile.minimum[group + g]);
-  }
+  q6_k_float_scales(b, group, tile);
 }
 
 struct Format {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <random>
@@ -11,7 +12,10 @@
 #include <vector>
 
 #include "amx_emulator.hpp"
+#include "conformance.hpp"
 #include "isa.hpp"
+#include "memory.hpp"
+#include "pack.hpp"
 
 namespace dllm::cpu {
 namespace {
@@ -104,6 +108,27 @@ TEST_P(FastProducts, RequantisingIsOffByHalfAStepAndTheFixedPointError) {
         }
       }
     }
+}
+
+TEST_P(FastProducts, UnpackingAtOnceEqualsUnpackingThenRequantising) {
+  for (const CodeType type :
+       {CodeType::q2_k, CodeType::q3_k, CodeType::q4_k, CodeType::q5_k, CodeType::q6_k}) {
+    SCOPED_TRACE("type " + std::to_string(static_cast<int>(type)));
+    const auto dtype = static_cast<DType>(type);
+    const std::vector<std::byte> rows = test::random_blocks(dtype, kTileRows, kBlockCols, 5);
+    const BlockLayout layout = layout_of(dtype);
+    AlignedMemory packed(rows.size(), "packed block");
+    pack_blocks(layout, reinterpret_cast<const std::uint8_t*>(rows.data()), layout.bytes, kTileRows,
+                1, packed.as<std::uint8_t>());
+    const WeightBlock block = {packed.as<std::uint8_t>(), kBlockCols};
+    auto want = std::make_unique<CodeTile>();
+    avx512vnni_kernels()->unpack_codes(type, block, *want);
+    kernels().requantise(*want);
+    auto got = std::make_unique<CodeTile>();
+    kernels().unpack(type, block, *got);
+    EXPECT_EQ(std::memcmp(got->row_scale, want->row_scale, sizeof want->row_scale), 0);
+    EXPECT_EQ(std::memcmp(got->codes, want->codes, sizeof want->codes), 0);
+  }
 }
 
 TEST_P(FastProducts, AScaleThatIsNotFinitePoisonsItsRowOnly) {
