@@ -134,7 +134,7 @@ void CpuBackend::attention(TensorView q, TensorView k, TensorView v, const Atten
   const PanelShape shape(head_dim);
   StageTimer timer(profile_, Stage::attention, "attention");
   for (const AttentionSpan& each : list)
-    timer.add_work(4.0 * each.q_count * each.kv_count * params.n_heads * head_dim, 0);
+    timer.add_float_work(4.0 * each.q_count * each.kv_count * params.n_heads * head_dim, 0);
 
   // attention_items_: first key block of each span, then first query block of each span.
   const auto n_spans = static_cast<std::uint32_t>(list.size());

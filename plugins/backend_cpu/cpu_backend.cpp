@@ -5,6 +5,7 @@
 #include "dllm/error.hpp"
 #include "dllm/quant.hpp"
 #include "machine.hpp"
+#include "peak.hpp"
 
 namespace dllm::cpu {
 namespace {
@@ -100,6 +101,15 @@ bool CpuBackend::set_profile(ProfileSink* sink) {
   profile_ = sink;
   arena_.set_profile(sink);
   return true;
+}
+
+std::optional<DevicePeak> CpuBackend::measure_peak() {
+  return cpu::measure_peak(arena_, isa_.name);
+}
+
+std::optional<MemoryReport> CpuBackend::memory_report() const {
+  const HugePageFacts facts = huge_page_facts("/proc", "/sys");
+  return MemoryReport{facts.resident_bytes, facts.huge_bytes, facts.granted};
 }
 
 bool CpuBackend::supports(Op op, DType weight_type) const {

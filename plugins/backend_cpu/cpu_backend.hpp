@@ -118,6 +118,8 @@ class CpuBackend final : public Backend {
   void run_step(const StepKey&, const std::function<void()>& body) override { body(); }
 
   bool set_profile(ProfileSink* sink) override;
+  std::optional<DevicePeak> measure_peak() override;
+  std::optional<MemoryReport> memory_report() const override;
 
  private:
   // inputs.cpp
@@ -134,6 +136,8 @@ class CpuBackend final : public Backend {
   void add_products(const Panel& panel, const Matrix& weight, const Weight* bias,
                     TensorView residual);
   void reserve_accumulators(std::uint32_t n_rows);
+  /// Tells a profile of all products of `weight` with n_rows rows.
+  void add_products_work(StageTimer& timer, const Matrix& weight, std::uint32_t n_rows) const;
   std::uint32_t tile_grain(const Matrix& weight, std::uint32_t n_rows) const;
   // rope.cpp
   void fill_rope_table(const IndexList& positions, const RopeParams& params);

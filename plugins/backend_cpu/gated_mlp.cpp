@@ -43,7 +43,7 @@ void CpuBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const We
   if (x.n_rows == 0) return;
   StageTimer timer(profile_, Stage::ffn, "gated_mlp");
   for (const Matrix* each : {&gate_matrix, &up_matrix, &down_matrix})
-    timer.add_work(products(*each, x.n_rows), static_cast<double>(each->stored_bytes()));
+    add_products_work(timer, *each, x.n_rows);
 
   Needs needs;
   needs.add(input_form(multiplier_, gate_matrix));

@@ -78,7 +78,7 @@ void CpuBackend::head_stats(TensorView hidden, const Weight& norm, float eps, co
   list_head_rows(requests, matrix.n_rows());
   if (head_rows_.empty()) return;
   StageTimer timer(profile_, Stage::head, "head_stats");
-  timer.add_work(products(matrix, hidden.n_rows), static_cast<double>(matrix.stored_bytes()));
+  add_products_work(timer, matrix, hidden.n_rows);
   Needs needs;
   needs.add(input_form(multiplier_, matrix));
   const Panel panel = prepare(hidden, &norm, eps, needs);
@@ -215,7 +215,7 @@ void CpuBackend::logits(TensorView hidden, const Weight& norm, float eps, const 
   DLLM_ASSERT(out.size() == std::uint64_t{hidden.n_rows} * matrix.n_rows());
   if (hidden.n_rows == 0) return;
   StageTimer timer(profile_, Stage::head, "logits");
-  timer.add_work(products(matrix, hidden.n_rows), static_cast<double>(matrix.stored_bytes()));
+  add_products_work(timer, matrix, hidden.n_rows);
   Needs needs;
   needs.add(input_form(multiplier_, matrix));
   const Panel panel = prepare(hidden, &norm, eps, needs);

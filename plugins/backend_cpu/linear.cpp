@@ -12,6 +12,17 @@ void CpuBackend::reserve_accumulators(std::uint32_t n_rows) {
     grow(each->accumulators, std::uint64_t{2} * n_rows * kTileRows * sizeof(float), "accumulators");
 }
 
+void CpuBackend::add_products_work(StageTimer& timer, const Matrix& weight,
+                                   std::uint32_t n_rows) const {
+  const double operations = 2.0 * weight.n_rows() * weight.n_cols() * n_rows;
+  const auto bytes = static_cast<double>(weight.stored_bytes());
+  if (input_form(multiplier_, weight) != InputForm::values) {
+    timer.add_integer_work(operations, bytes);
+  } else {
+    timer.add_float_work(operations, bytes);
+  }
+}
+
 // A hand-out should take ten microseconds or more: about 2^18 products. Only small models get more
 // than one tile at a time.
 std::uint32_t CpuBackend::tile_grain(const Matrix& weight, std::uint32_t n_rows) const {
@@ -35,7 +46,7 @@ void CpuBackend::norm_linear(TensorView x, const Weight* norm, float eps,
     DLLM_ASSERT(each.out.n_rows == x.n_rows && each.out.buffer != x.buffer);
     if (each.bias) vector_of(*each.bias, weight.n_rows());
     needs.add(input_form(multiplier_, weight));
-    timer.add_work(products(weight, x.n_rows), static_cast<double>(weight.stored_bytes()));
+    add_products_work(timer, weight, x.n_rows);
     first_tile[i + 1] = first_tile[i] + weight.n_tiles();
   }
   if (projections.empty() || x.n_rows == 0) return;
@@ -88,8 +99,7 @@ void CpuBackend::linear_residual(TensorView x, const Weight& weight, const Weigh
   DLLM_ASSERT(x.buffer != residual.buffer);
   if (x.n_rows == 0) return;
   StageTimer timer(profile_, Stage::out, "linear_residual");
-  timer.add_work(products(matrix_of(weight), x.n_rows),
-                 static_cast<double>(matrix_of(weight).stored_bytes()));
+  add_products_work(timer, matrix_of(weight), x.n_rows);
   Needs needs;
   needs.add(input_form(multiplier_, matrix_of(weight)));
   add_products(prepare(x, nullptr, 0, needs), matrix_of(weight), bias, residual);

@@ -59,11 +59,6 @@ struct Multiplier {
 enum class InputForm { groups, values, blocks };
 InputForm input_form(const Multiplier& multiplier, const Matrix& weight);
 
-/// Operations of all products with `n_rows` rows, a multiply-add counts 2.
-inline double products(const Matrix& weight, std::uint32_t n_rows) {
-  return 2.0 * weight.n_rows() * weight.n_cols() * n_rows;
-}
-
 /// acc[r * kTileRows + i] = sum_k W[tile * kTileRows + i, k] x[first_row + r, k] for r < n_rows.
 /// Lanes of rows that the last tile does not have are 0. acc: 64-byte aligned, owner the caller.
 void multiply_tile(const Multiplier& multiplier, const Matrix& weight, std::uint32_t tile,

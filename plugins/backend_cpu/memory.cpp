@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "dllm/error.hpp"
@@ -35,6 +37,31 @@ void* map_huge_aligned(std::uint64_t bytes) {
 }
 
 }  // namespace
+
+HugePageFacts huge_page_facts(const std::string& proc, const std::string& sys) {
+  HugePageFacts facts;
+  std::ifstream modes(sys + "/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
+  for (std::string word; modes >> word;)
+    if (word.size() > 2 && word.front() == '[') facts.granted = word.substr(1, word.size() - 2);
+  // One mapping after another: its fields in kB, and last its flags, "hg" where asked for.
+  std::ifstream smaps(proc + "/self/smaps");
+  std::uint64_t resident_kib = 0;
+  std::uint64_t huge_kib = 0;
+  for (std::string line; std::getline(smaps, line);) {
+    std::istringstream words(line);
+    std::string key;
+    words >> key;
+    if (key == "Rss:") words >> resident_kib;
+    if (key == "AnonHugePages:") words >> huge_kib;
+    if (key != "VmFlags:") continue;
+    for (std::string flag; words >> flag;) {
+      if (flag != "hg") continue;
+      facts.resident_bytes += resident_kib * 1024;
+      facts.huge_bytes += huge_kib * 1024;
+    }
+  }
+  return facts;
+}
 
 AlignedMemory::AlignedMemory(std::uint64_t bytes, const std::string& what) : bytes_(bytes) {
   if (bytes == 0) return;

@@ -44,4 +44,13 @@ class AlignedMemory {
   std::uint64_t mapped_bytes_ = 0;  // 0: from the heap
 };
 
+/// What lies in pieces for which huge pages were asked, over the whole process, as
+/// `proc`/self/smaps says; `sys` tells what the system grants.
+struct HugePageFacts {
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t huge_bytes = 0;
+  std::string granted;  ///< "always", "madvise", "never"; empty where the system does not say
+};
+HugePageFacts huge_page_facts(const std::string& proc, const std::string& sys);
+
 }  // namespace dllm::cpu

@@ -124,10 +124,10 @@ TEST(Profile, EveryOpIsOneSpanOfItsStageInOrderWithItsWork) {
       EXPECT_GE(ops[i].begin_ns, ops[i - 1].end_ns) << ops[i].name;
     }
   }
-  EXPECT_EQ(ops[1].operations, 2.0 * kRows * kWidth * kWidth);
-  EXPECT_EQ(ops[3].operations, 4.0 * kRows * kRows * kWidth);
-  EXPECT_EQ(ops[5].operations, 2.0 * kRows * kWidth * kFfn * 3);
-  EXPECT_EQ(ops[7].operations, 2.0 * kRows * kWidth * kVocab);
+  EXPECT_EQ(ops[1].integer_operations, 2.0 * kRows * kWidth * kWidth);
+  EXPECT_EQ(ops[3].float_operations, 4.0 * kRows * kRows * kWidth);
+  EXPECT_EQ(ops[5].integer_operations, 2.0 * kRows * kWidth * kFfn * 3);
+  EXPECT_EQ(ops[7].integer_operations, 2.0 * kRows * kWidth * kVocab);
   EXPECT_GE(ops[4].weight_bytes, kWidth * kWidth);  // at least a byte a weight
   EXPECT_LT(ops[4].weight_bytes, kWidth * kWidth * 1.5);
 }

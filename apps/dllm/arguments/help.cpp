@@ -69,8 +69,9 @@ std::string general_help() {
 std::string command_help(Command command) {
   const CommandInfo& info = command_info(command);
   std::string text = fmt::format("{}\n  {}\n", info.usage, info.summary);
-  for (const Group group : {Group::model, Group::prompt, Group::generation, Group::decoding,
-                            Group::output, Group::work, Group::plugins, Group::settings}) {
+  for (const Group group :
+       {Group::model, Group::prompt, Group::generation, Group::bench, Group::decoding,
+        Group::output, Group::work, Group::plugins, Group::settings}) {
     text += group_lines(group, command);
   }
   return text;

@@ -14,6 +14,8 @@ constexpr std::array kCommands = std::to_array<CommandInfo>({
      "metadata, type counts and tensors of any GGUF file", "model"},
     {kLogits, "logits", "dllm logits -m MODEL --tokens IDS --rows ROWS --out FILE [options]",
      "the model's logits of chosen rows, to a file"},
+    {kBench, "bench", "dllm bench -m MODEL [options]",
+     "how long a step takes here, stage by stage, and how fast the machine could be"},
     {kPlugins, "plugins", "dllm plugins [options]",
      "plugins found and refused, with every option of samplers and backends"},
     {kCheckPlugin, "check-plugin", "dllm check-plugin FILE [--set NAME=VALUE]",
@@ -72,6 +74,8 @@ std::string_view group_title(Group group) {
       return "Prompt";
     case Group::generation:
       return "Generation";
+    case Group::bench:
+      return "Measurement";
     case Group::decoding:
       return "Decoding (the sampler decides which of these it takes)";
     case Group::output:

@@ -26,7 +26,8 @@ enum Command : unsigned {
   kPlugins = 1u << 4,
   kNewSampler = 1u << 5,
   kCheckPlugin = 1u << 6,
-  kAllCommands = (1u << 7) - 1
+  kBench = 1u << 7,
+  kAllCommands = (1u << 8) - 1
 };
 
 struct CommandInfo {
@@ -41,7 +42,7 @@ const CommandInfo* find_command(std::string_view name);
 const CommandInfo& command_info(Command command);
 
 /// Headings of the help, in this order.
-enum class Group { model, prompt, generation, decoding, output, work, plugins, settings };
+enum class Group { model, prompt, generation, bench, decoding, output, work, plugins, settings };
 std::string_view group_title(Group group);
 
 /// Whose option it is: the command line's own, or sugar for one of the chosen sampler or backend.

@@ -41,6 +41,8 @@ int call(Command command, const Settings& settings, Console& console) {
       return inspect_command(settings, console);
     case kLogits:
       return logits_command(settings, console);
+    case kBench:
+      return bench_command(settings, console);
     case kPlugins:
       return plugins_command(settings, console);
     case kCheckPlugin:

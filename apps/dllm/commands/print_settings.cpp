@@ -48,13 +48,15 @@ std::vector<PluginValue> sampler_values(const Runtime& runtime, const Settings& 
 int print_settings(Command command, const Settings& settings, Console& console) {
   Settings printed = settings;
   PrintedPlugins plugins;
-  if ((command & (kRun | kLogits)) != 0) {
+  if ((command & (kRun | kLogits | kBench)) != 0) {
     const std::unique_ptr<Runtime> runtime = make_runtime(settings, console);
     const BackendChoice backend = choose_backend(*runtime, settings);
     plugins.backend = plugin_values(*backend.record, backend.options, settings, Owner::backend);
     if (command == kRun) plugins.sampler = sampler_values(*runtime, settings);
+    // What bench fills in depends on the canvas, so only what was given is printed.
+    if (command == kBench) plugins.sampler = given_values(settings, Owner::sampler);
   }
-  if (command == kRun && settings.integer("seed") < 0) {
+  if ((command & (kRun | kBench)) != 0 && settings.integer("seed") < 0) {
     printed.replace("seed", std::to_string(choose_seed(settings)), "drawn for -1");
   }
   write_answer(print_config(command, printed, plugins));

@@ -39,7 +39,7 @@ void check_output_path(const Settings& settings, const std::string& path,
   };
   struct stat target{};
   if (::stat(path.c_str(), &target) != 0) return;  // nothing there that could be lost
-  for (const char* input : {"model", "file", "system-file", "config"}) {
+  for (const char* input : {"model", "file", "system-file", "config", "compare"}) {
     for (const std::string& name : settings.list(input)) {
       struct stat status{};
       if (::stat(name.c_str(), &status) == 0 && is_same_file(target, status)) {

@@ -98,28 +98,20 @@ SamplerChoice choose_sampler(const PluginRegistry& registry, const Settings& set
   return choice;
 }
 
-RunPlan plan_run(const Runtime& runtime, const Settings& settings, const SamplerChoice& named,
-                 const PromptText& prompt, std::uint64_t seed) {
+RunPlan plan_canvas(KnownModel model, const SamplerChoice& sampler, const Settings& settings,
+                    std::vector<std::int32_t> prompt, std::int64_t n_predict, std::uint64_t seed) {
+  DLLM_ASSERT(sampler.record != nullptr);
   RunPlan plan;
-  plan.model = open_known_model(runtime, settings);
-  SamplerChoice choice = named;
-  if (choice.record == nullptr) {
-    choice = choose_sampler(runtime.plugins(), settings, plan.model.info.recommended_sampler);
-  }
-  DLLM_ASSERT(choice.record != nullptr);
+  plan.model = std::move(model);
+  plan.prompt = std::move(prompt);
   check_mask(plan.model, settings);
-
-  const Stopwatch prompt_watch;
-  plan.prompt = prompt_ids(*plan.model.tokenizer, settings, prompt);
-  plan.prompt_ms = prompt_watch.elapsed_ms();
-  const std::int64_t n_predict = settings.integer("predict");
   check_context(plan.prompt.size(), n_predict, plan.model.info.context_length);
 
   plan.request.facts = make_facts(plan.model);
-  plan.sampler =
-      std::make_shared<Sampler>(choice.record->library, choice.record->id, choice.record->sampler,
-                                choice.record->options, choice.options, plan.request.facts);
-  plan.sampler_options = choice.record->options;
+  plan.sampler = std::make_shared<Sampler>(sampler.record->library, sampler.record->id,
+                                           sampler.record->sampler, sampler.record->options,
+                                           sampler.options, plan.request.facts);
+  plan.sampler_options = sampler.record->options;
   plan.request.ids = plan.prompt;
   plan.request.ids.resize(plan.prompt.size() + static_cast<std::size_t>(n_predict),
                           plan.request.facts.mask_id);
@@ -127,8 +119,25 @@ RunPlan plan_run(const Runtime& runtime, const Settings& settings, const Sampler
   plan.request.editable.resize(plan.request.ids.size(), 1);
   plan.request.sampler = plan.sampler;
   plan.request.seed = seed;
-  plan.request.ignore_eos = settings.flag("ignore-eos");
   plan.forward_tokens = check_request(plan.request, plan.model.info);
+  return plan;
+}
+
+RunPlan plan_run(const Runtime& runtime, const Settings& settings, const SamplerChoice& named,
+                 const PromptText& prompt, std::uint64_t seed) {
+  KnownModel model = open_known_model(runtime, settings);
+  SamplerChoice choice = named;
+  if (choice.record == nullptr) {
+    choice = choose_sampler(runtime.plugins(), settings, model.info.recommended_sampler);
+  }
+  check_mask(model, settings);
+  const Stopwatch prompt_watch;
+  std::vector<std::int32_t> ids = prompt_ids(*model.tokenizer, settings, prompt);
+  const double prompt_ms = prompt_watch.elapsed_ms();
+  RunPlan plan = plan_canvas(std::move(model), choice, settings, std::move(ids),
+                             settings.integer("predict"), seed);
+  plan.prompt_ms = prompt_ms;
+  plan.request.ignore_eos = settings.flag("ignore-eos");
   return plan;
 }
 

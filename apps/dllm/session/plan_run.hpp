@@ -61,6 +61,9 @@ struct RunPlan {
   std::uint32_t forward_tokens = 0;  ///< rows of its widest forward
   double prompt_ms = 0;              ///< tokenising the prompt
 };
+/// The part of it behind tokenising: the canvas is `prompt` and then n_predict masks.
+RunPlan plan_canvas(KnownModel model, const SamplerChoice& sampler, const Settings& settings,
+                    std::vector<std::int32_t> prompt, std::int64_t n_predict, std::uint64_t seed);
 RunPlan plan_run(const Runtime& runtime, const Settings& settings, const SamplerChoice& named,
                  const PromptText& prompt, std::uint64_t seed);
 

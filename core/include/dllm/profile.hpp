@@ -7,7 +7,7 @@
 // Inside a backend that works while its caller waits, each op holds one StageTimer:
 //
 //   StageTimer timer(profile_, Stage::out, "linear_residual");
-//   timer.add_work(2.0 * n_rows * n_weights, weight_bytes);
+//   timer.add_integer_work(2.0 * n_rows * n_weights, weight_bytes);
 //
 // A device that runs behind its caller records events instead and reports the spans of a step when
 // head_stats or logits has waited for it, at the latest before that call returns.
@@ -48,7 +48,8 @@ struct StageSpan {
   const char* name = "";  ///< of the op or of its part; lives as long as the plugin
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
-  double operations = 0;    ///< arithmetic of its products, a multiply-add counts 2
+  double integer_operations = 0;  ///< of its products, a multiply-add counts 2
+  double float_operations = 0;
   double weight_bytes = 0;  ///< weights read, as they are stored
   bool is_part = false;     ///< lies inside a span that counts already: a detail
 };
@@ -103,8 +104,12 @@ class StageTimer {
     sink_->span(span_);
   }
 
-  void add_work(double operations, double weight_bytes) noexcept {
-    span_.operations += operations;
+  void add_integer_work(double operations, double weight_bytes) noexcept {
+    span_.integer_operations += operations;
+    span_.weight_bytes += weight_bytes;
+  }
+  void add_float_work(double operations, double weight_bytes) noexcept {
+    span_.float_operations += operations;
     span_.weight_bytes += weight_bytes;
   }
 
