@@ -3,19 +3,23 @@
 //   arena.for_each(n_tiles, 1, [&](std::uint32_t tile, unsigned slot) { ... });
 //
 // Every region is cut into many small items that idle threads steal, so the fast cores of a mixed
-// machine take more; nothing is split by thread number. Items write disjoint results, so neither
-// the order nor the thread count shows in them.
+// machine take more; nothing is split by thread number and no thread is pinned. Items write
+// disjoint results, so neither the order nor the thread count shows in them.
+//
+// oneTBB's threads belong to the whole process. An arena borrows some while a region runs and
+// changes nothing else: no global_control, so a host application's own limits and arenas stay as
+// they are, and an arena never gets more threads than the host's limit (max_threads()) allows.
 #pragma once
 
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/global_control.h>
-#include <oneapi/tbb/info.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/partitioner.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include <atomic>
 #include <cstdint>
-#include <optional>
+#include <thread>
 
 #include "dllm/profile.hpp"
 
@@ -23,11 +27,17 @@ namespace dllm::cpu {
 
 class Arena {
  public:
+  /// `n_threads` at most max_threads(); more would never come. Starts them.
   explicit Arena(unsigned n_threads) : n_threads_(n_threads), arena_(static_cast<int>(n_threads)) {
-    // oneTBB caps a process at the processor count; more threads than that must be asked for.
-    if (static_cast<int>(n_threads) > tbb::info::default_concurrency())
-      more_.emplace(tbb::global_control::max_allowed_parallelism, n_threads);
     arena_.initialize();
+    gather();
+  }
+
+  /// Threads that oneTBB lets work at once in this process: the processors of its affinity mask,
+  /// or what the host application has set.
+  static unsigned max_threads() {
+    return static_cast<unsigned>(
+        tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism));
   }
 
   unsigned n_threads() const noexcept { return n_threads_; }
@@ -57,9 +67,23 @@ class Arena {
   }
 
  private:
+  // oneTBB starts threads when work first needs them, from each other, where a refusal ends the
+  // program. So all of them are made to come once, right after require_threads() has asked the
+  // system, before anything else takes memory. They stay. Where the host keeps them busy this
+  // gives up after a while.
+  void gather() {
+    if (n_threads_ < 2) return;
+    constexpr std::int64_t kPatienceNs = 100'000'000;
+    const std::int64_t end_ns = profile_now_ns() + kPatienceNs;
+    std::atomic<unsigned> here{0};
+    for_each(n_threads_, 1, [&](std::uint32_t, unsigned) {
+      here.fetch_add(1);
+      while (here.load() < n_threads_ && profile_now_ns() < end_ns) std::this_thread::yield();
+    });
+  }
+
   unsigned n_threads_;
   ProfileSink* work_ = nullptr;
-  std::optional<tbb::global_control> more_;
   tbb::task_arena arena_;
 };
 

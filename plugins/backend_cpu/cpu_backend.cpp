@@ -104,7 +104,7 @@ bool CpuBackend::set_profile(ProfileSink* sink) {
 }
 
 std::optional<DevicePeak> CpuBackend::measure_peak() {
-  return cpu::measure_peak(arena_, isa_.name);
+  return cpu::measure_peak(arena_, isa_.name, multiplier_.fast && isa_.name == "amx");
 }
 
 std::optional<MemoryReport> CpuBackend::memory_report() const {

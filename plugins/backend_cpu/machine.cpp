@@ -7,12 +7,12 @@
 #include <fstream>
 #include <latch>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "dllm/error.hpp"
@@ -105,20 +105,41 @@ std::uint64_t cgroup_available(const SystemPaths& paths) {
   return available;
 }
 
-unsigned physical_cores(const SystemPaths& paths) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return 1;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> cores;
-  for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &mask)) continue;
-    const std::string topology =
-        paths.sys + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology";
-    const auto package = number_in(topology + "/physical_package_id");
-    const auto core = number_in(topology + "/core_id");
-    // Without topology files every processor counts as a core of its own.
-    cores.emplace(core ? package.value_or(0) : kUnlimited, core.value_or(cpu));
+// The processors of the affinity mask. The kernel's mask may be longer than cpu_set_t.
+std::vector<unsigned> allowed_processors() {
+  constexpr unsigned kMost = 1u << 16;
+  for (unsigned n = CPU_SETSIZE; n <= kMost; n *= 2) {
+    const std::size_t bytes = CPU_ALLOC_SIZE(n);
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(
+        CPU_ALLOC(n), [](cpu_set_t* set) { CPU_FREE(set); });
+    if (!mask || sched_getaffinity(0, bytes, mask.get()) != 0) continue;
+    std::vector<unsigned> processors;
+    for (unsigned cpu = 0; cpu < n; ++cpu)
+      if (CPU_ISSET_S(cpu, bytes, mask.get())) processors.push_back(cpu);
+    return processors;
   }
+  return {0};
+}
+
+// What the processors of one core have in common: the list of them, or package and core number.
+// Without topology files every processor counts as a core of its own.
+std::string core_of(unsigned cpu, const SystemPaths& paths) {
+  const std::string topology =
+      paths.sys + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology";
+  for (const char* list : {"/core_cpus_list", "/thread_siblings_list"})
+    if (const auto siblings = first_line(topology + list); siblings && !siblings->empty())
+      return *siblings;
+  const auto core = number_in(topology + "/core_id");
+  if (!core) return "processor " + std::to_string(cpu);
+  const auto package = number_in(topology + "/physical_package_id");
+  return "package " + std::to_string(package.value_or(0)) + " core " + std::to_string(*core);
+}
+
+// Slow and fast cores of a hybrid processor count alike: work stealing gives each what it can do,
+// and two threads of one core share its arithmetic units.
+unsigned physical_cores(const SystemPaths& paths) {
+  std::set<std::string> cores;
+  for (const unsigned cpu : allowed_processors()) cores.insert(core_of(cpu, paths));
   return static_cast<unsigned>(std::max<std::size_t>(cores.size(), 1));
 }
 

@@ -1,5 +1,7 @@
 #include "peak.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -79,10 +81,40 @@ DLLM_REGISTER_LOOP(fma_avx512, DLLM_TARGET("avx512f"), __m512,
                    _mm512_set1_ps(static_cast<float>(turns)), DLLM_STEP)
 #undef DLLM_STEP
 
-RegisterLoop integer_loop(std::string_view isa) {
-  if (isa.find("avx512") != std::string_view::npos)
-    return {"vpdpbusd, 512 bits", dot_avx512vnni, 2.0 * 64 * kChains};
-  if (isa.find("avxvnni") != std::string_view::npos)
+// "amx" uses AVX-512 for everything but the products of tiles.
+bool has_512_bits(std::string_view isa) {
+  return isa == "amx" || isa.find("avx512") != std::string_view::npos;
+}
+
+// Intel SDM volume 1, "Tile configuration": 8 tiles of 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Four tiles of sums, each the product of two that stay: what the unit does without any load.
+// Only where the kernel has granted tiles (isa.cpp).
+std::uint32_t dot_amx(std::uint32_t turns) {
+  const TileConfig config;
+  asm volatile("ldtilecfg %0" : : "m"(config));
+  asm volatile(
+      "tilezero %tmm0; tilezero %tmm1; tilezero %tmm2; tilezero %tmm3; "
+      "tilezero %tmm4; tilezero %tmm5; tilezero %tmm6; tilezero %tmm7");
+  for (std::uint32_t turn = 0; turn < turns; ++turn)
+    asm volatile(
+        "tdpbssd %tmm6, %tmm4, %tmm0; tdpbssd %tmm7, %tmm4, %tmm1; "
+        "tdpbssd %tmm6, %tmm5, %tmm2; tdpbssd %tmm7, %tmm5, %tmm3");
+  asm volatile("tilerelease");
+  return turns;
+}
+
+RegisterLoop integer_loop(std::string_view isa, bool tiles) {
+  if (tiles) return {"tdpbssd, AMX tiles", dot_amx, 2.0 * 16 * 16 * 64 * 4};
+  if (has_512_bits(isa)) return {"vpdpbusd, 512 bits", dot_avx512vnni, 2.0 * 64 * kChains};
+  if (isa.find("vnni") != std::string_view::npos)
     return {"vpdpbusd, 256 bits", dot_avxvnni, 2.0 * 32 * kChains};
   if (isa.find("avx2") != std::string_view::npos)
     return {"vpmaddubsw, vpmaddwd, vpaddd, 256 bits", dot_avx2, 2.0 * 32 * kChains};
@@ -90,8 +122,7 @@ RegisterLoop integer_loop(std::string_view isa) {
 }
 
 RegisterLoop float_loop(std::string_view isa) {
-  if (isa.find("avx512") != std::string_view::npos)
-    return {"vfmadd, 512 bits", fma_avx512, 2.0 * 16 * kChains};
+  if (has_512_bits(isa)) return {"vfmadd, 512 bits", fma_avx512, 2.0 * 16 * kChains};
   if (isa.find("avx") != std::string_view::npos)
     return {"vfmadd, 256 bits", fma_avx2, 2.0 * 8 * kChains};
   return {"mulps, addps, 128 bits", fma_sse2, 2.0 * 4 * kChains};
@@ -103,7 +134,9 @@ DLLM_REGISTER_LOOP(dot_plain, , std::uint32_t, turns, DLLM_STEP)
 #define DLLM_STEP(x) x * 0.5F + 1
 DLLM_REGISTER_LOOP(fma_plain, , float, static_cast<float>(turns), DLLM_STEP)
 #undef DLLM_STEP
-RegisterLoop integer_loop(std::string_view) { return {"plain integers", dot_plain, 2.0 * kChains}; }
+RegisterLoop integer_loop(std::string_view, bool) {
+  return {"plain integers", dot_plain, 2.0 * kChains};
+}
 RegisterLoop float_loop(std::string_view) { return {"plain f32", fma_plain, 2.0 * kChains}; }
 #endif
 #undef DLLM_REGISTER_LOOP
@@ -128,7 +161,10 @@ double best_rate(Arena& arena, const RegisterLoop& loop) {
 double best_read_rate(Arena& arena) {
   constexpr std::uint64_t kPiece = 1u << 20;
   const std::uint64_t room = memory_facts({}).available_bytes / 4;
-  const auto n_pieces = static_cast<std::uint32_t>(std::min<std::uint64_t>(256, room / kPiece));
+  const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or less: not known
+  const std::uint64_t wanted =
+      std::max<std::uint64_t>(256, 2 * static_cast<std::uint64_t>(std::max(cache, 0L)) / kPiece);
+  const auto n_pieces = static_cast<std::uint32_t>(std::min(wanted, room / kPiece));
   if (n_pieces < 64) return 0;
   const AlignedMemory memory(n_pieces * kPiece, "the measurement of reading");
   auto* words = memory.as<std::uint64_t>();
@@ -157,8 +193,8 @@ double best_read_rate(Arena& arena) {
 
 }  // namespace
 
-DevicePeak measure_peak(Arena& arena, std::string_view isa) {
-  const RegisterLoop dots = integer_loop(isa);
+DevicePeak measure_peak(Arena& arena, std::string_view isa, bool tiles) {
+  const RegisterLoop dots = integer_loop(isa, tiles);
   DevicePeak peak;
   peak.integer_unit = dots.unit;
   peak.integer_tops = best_rate(arena, dots) / 1e12;

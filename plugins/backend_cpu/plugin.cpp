@@ -1,7 +1,4 @@
 // The plugin's face: options, probe, factory.
-#include <oneapi/tbb/info.h>
-
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -51,15 +48,14 @@ const Isa& isa_for(const OptionValues& options) {
   return choose_isa("auto", "");
 }
 
-// Threads beyond a few per processor only wait for each other: 1000 on two processors took 17 times
-// as long as two. A small number is always given, whatever the machine.
+// More threads than processors only wait for each other: 1000 on two processors took 17 times as
+// long as two.
 unsigned bounded_threads(unsigned asked, const Log& log) {
-  const unsigned processors = static_cast<unsigned>(tbb::info::default_concurrency());
-  const unsigned most = std::max(8u, 4 * processors);
+  const unsigned most = Arena::max_threads();
   if (asked <= most) return asked;
   log.warning("cpu", std::to_string(asked) + " threads are asked for, " + std::to_string(most) +
-                         " are used: the process may run on " + std::to_string(processors) +
-                         " processors, and more would only wait");
+                         " are used: as many as this process has processors, or as the host "
+                         "application lets oneTBB use; more would only wait");
   return most;
 }
 

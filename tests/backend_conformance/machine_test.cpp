@@ -3,13 +3,16 @@
 #include "machine.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 #include "gguf_writer.hpp"
 #include "isa.hpp"
+#include "memory.hpp"
 
 namespace dllm::cpu {
 namespace {
@@ -75,6 +78,79 @@ TEST(Machine, CgroupV1WithoutQuotaIsUnlimited) {
       .file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n")
       .file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
   EXPECT_EQ(cgroup_cpu_quota(machine.paths()), 0);
+}
+
+// The processors this test may use: made-up topologies speak of them.
+std::vector<int> own_processors() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  EXPECT_EQ(sched_getaffinity(0, sizeof mask, &mask), 0);
+  std::vector<int> processors;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &mask)) processors.push_back(cpu);
+  return processors;
+}
+
+std::string topology_of(int cpu) {
+  return "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+}
+
+TEST(Machine, ThreadsOfOneCoreCountOnceAndEveryCoreOfAHybridProcessorCounts) {
+  const std::vector<int> processors = own_processors();
+  FakeMachine one_core;
+  for (const int cpu : processors) one_core.file(topology_of(cpu) + "core_cpus_list", "0-99\n");
+  EXPECT_EQ(usable_threads(one_core.paths()), 1U);
+
+  // Older kernels have the list by another name, or numbers only; core numbers repeat by package.
+  FakeMachine siblings;
+  FakeMachine packages;
+  for (const int cpu : processors) {
+    siblings.file(topology_of(cpu) + "thread_siblings_list", std::to_string(cpu / 2) + "\n");
+    packages.file(topology_of(cpu) + "core_id", "0\n")
+        .file(topology_of(cpu) + "physical_package_id", std::to_string(cpu) + "\n");
+  }
+  std::set<int> pairs;
+  for (const int cpu : processors) pairs.insert(cpu / 2);
+  EXPECT_EQ(usable_threads(siblings.paths()), pairs.size());
+  EXPECT_EQ(usable_threads(packages.paths()), processors.size());
+
+  FakeMachine no_topology;
+  EXPECT_EQ(usable_threads(no_topology.paths()), processors.size());
+}
+
+TEST(Memory, HugePagesAreCountedWhereTheyWereAskedFor) {
+  FakeMachine machine;
+  machine.file("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+      .file("proc/self/smaps",
+            "7f0-7f8 rw-p 00000000 00:00 0\nSize: 8192 kB\nRss: 6144 kB\n"
+            "AnonHugePages: 4096 kB\nVmFlags: rd wr mr mw me ac hg\n"
+            "7f8-7fa r--p 00000000 fe:00 1  /lib/x.so\nSize: 100 kB\nRss: 100 kB\n"
+            "AnonHugePages: 0 kB\nVmFlags: rd mr mw me\n"
+            "7fa-7ff rw-p 00000000 00:00 0\nSize: 2048 kB\nRss: 2048 kB\n"
+            "AnonHugePages: 2048 kB\nVmFlags: rd wr hg mr\n");
+  const HugePageFacts facts = huge_page_facts(machine.paths().proc, machine.paths().sys);
+  EXPECT_EQ(facts.granted, "madvise");
+  EXPECT_EQ(facts.resident_bytes, (6144U + 2048) * 1024);
+  EXPECT_EQ(facts.huge_bytes, (4096U + 2048) * 1024);
+  const HugePageFacts none = huge_page_facts("/nowhere", "/nowhere");
+  EXPECT_EQ(none.resident_bytes + none.huge_bytes, 0U);
+  EXPECT_EQ(none.granted, "");
+}
+
+TEST(Memory, LargePiecesStartAtAHugePageAndGetThemWhereTheSystemGrantsThem) {
+  constexpr std::uint64_t kHuge = 2U << 20;
+  const std::uint64_t before = huge_page_facts("/proc", "/sys").resident_bytes;
+  const AlignedMemory memory(16 * kHuge, "a test");
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.as<char>()) % kHuge, 0U);
+  for (std::uint64_t i = 0; i < memory.bytes(); i += 4096) memory.as<char>()[i] = 1;
+  const HugePageFacts facts = huge_page_facts("/proc", "/sys");
+  if (facts.granted.empty()) GTEST_SKIP() << "this system does not speak of huge pages";
+  EXPECT_GE(facts.resident_bytes, before + 16 * kHuge);
+  if (facts.granted == "never") {
+    EXPECT_EQ(facts.huge_bytes, 0U);
+  } else {  // the system may run out of them, but hardly of all
+    EXPECT_GT(facts.huge_bytes, 0U);
+  }
 }
 
 TEST(RowMath, ExponentialKeepsItsStatedErrorBound) {

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""dllm bench: one result in its documented form, comparisons, a trace that is whole or absent.
+
+No figure of time decides anything here: only what must hold between figures.
+"""
+
+import json
+import os
+import statistics
+
+from cli_case import (FOLDER, INTERRUPTED, USAGE, CliCase, main, model, parse_one_json, path, write)
+
+STAGES = ["embed", "qkv", "attention", "out", "ffn", "head", "stats", "sampler", "other"]
+QUICK = ["--canvas", 20, "--steps", 2, "--repeat", 3, "--no-peak"]
+
+
+class Bench(CliCase):
+    def bench(self, *arguments, **options):
+        return self.dllm("bench", "-m", model("random"), *arguments, **options)
+
+    def bench_json(self, *arguments, **options):
+        result = self.bench(*QUICK, *arguments, "--json", **options)
+        self.assert_ok(result)
+        return parse_one_json(result.stdout)
+
+
+class Result(Bench):
+    def test_json_has_the_documented_keys_and_agrees_with_itself(self):
+        answer = self.bench_json("--seed", 7, "-t", 1)
+        self.assertLessEqual(
+            {"model", "backend", "isa", "threads", "canvas", "ms_per_step", "stages_ms",
+             "tokens_per_second", "tops", "gb_per_s", "peak_memory_bytes", "version"}, set(answer))
+        self.assertEqual((answer["canvas"], answer["threads"], answer["backend"], answer["seed"]),
+                         (20, 1, "cpu", 7))
+        self.assertEqual((answer["steps"], answer["repeat"], answer["prompt_tokens"]), (2, 3, 4))
+        self.assertEqual(sorted(answer["stages_ms"]), sorted(["load", *STAGES]))
+        step = answer["ms_per_step"]
+        repeats = answer["repeats_ms"]
+        self.assertEqual((step["min"], step["max"]), (min(repeats), max(repeats)))
+        self.assertEqual(step["median"], statistics.median(repeats))
+        self.assertEqual(sum(answer["types"].values()), self.tensor_count())
+        self.assertGreater(answer["peak_memory_bytes"], 1 << 20)
+        self.assertEqual((answer["peak"], answer["limit_ms"]), (None, None))
+
+    def tensor_count(self):
+        inspected = self.dllm("inspect", model("random"), "--json")
+        return len(parse_one_json(inspected.stdout)["tensors"])
+
+    def test_stages_add_up_to_the_step(self):
+        answer = self.bench_json("--repeat", 1)
+        stages = {stage: answer["stages_ms"][stage] for stage in STAGES}
+        self.assertTrue(all(ms >= 0 for ms in stages.values()), stages)
+        for stage in ("embed", "qkv", "attention", "out", "ffn", "head", "stats", "sampler"):
+            self.assertGreater(stages[stage], 0, stage)
+        self.assertAlmostEqual(sum(stages.values()), answer["ms_per_step"]["median"], places=6)
+
+    def test_work_is_counted_from_the_shapes(self):
+        answer = self.bench_json()
+        rows, width, ffn, vocabulary, layers = 20, 256, 256, 320, 1
+        inspected = parse_one_json(self.dllm("inspect", model("random"), "--json").stdout)
+        matrices = {t["name"]: t for t in inspected["tensors"] if len(t["shape"]) == 2}
+        weights = sum(t["shape"][0] * t["shape"][1] for name, t in matrices.items()
+                      if name != "token_embd.weight")
+        self.assertEqual(matrices["blk.0.ffn_up.weight"]["shape"], [width, ffn])
+        attention = 4 * rows * rows * width * layers
+        self.assertEqual(answer["operations"], 2 * weights * rows + attention)
+        self.assertEqual(answer["rows"], rows)
+        self.assertEqual(matrices["output.weight"]["shape"][1], vocabulary)
+
+    def test_asked_rows_score_what_the_sampler_asks_for(self):
+        answer = self.bench_json("--asked-rows", "--steps", 1)
+        self.assertEqual((answer["rows"], answer["prompt_tokens"]), (16, 4))
+
+    def test_a_prompt_takes_its_place_in_the_canvas(self):
+        ids = parse_one_json(self.dllm("tokenize", "-m", model("random"), "-p", "Hello", "--json",
+                                       "--no-chat").stdout)["ids"]
+        answer = self.bench_json("-p", "Hello", "--no-chat")
+        self.assertEqual(answer["prompt_tokens"], len(ids))
+
+    def test_sampler_options_are_those_of_run(self):
+        answer = self.bench_json("--steps", 4, "--block-length", 8, "--temp", 0.5)
+        options = answer["sampler"]["options"]
+        self.assertEqual((options["steps"], options["block_length"], options["temperature"]),
+                         (4, 8, 0.5))
+        dream = self.dllm("bench", "-m", model("random", arch="dream"), *QUICK, "--json")
+        self.assert_ok(dream)
+        self.assertEqual(parse_one_json(dream.stdout)["sampler"]["options"]["steps"], 2)
+
+    def test_the_peak_gives_a_limit(self):
+        result = self.bench("--canvas", 8, "--steps", 1, "--repeat", 1, "--json")
+        self.assert_ok(result)
+        answer = parse_one_json(result.stdout)
+        for key in ("integer_tops", "float_tflops"):
+            self.assertGreater(answer["peak"][key], 0, key)
+        self.assertTrue(answer["peak"]["integer_unit"])
+        if answer["peak"]["read_gb_per_s"] > 0:  # 0: no room to measure it
+            self.assertAlmostEqual(answer["limit_share"],
+                                   answer["limit_ms"] / answer["ms_per_step"]["median"])
+
+    def test_text_names_every_stage_and_nothing_else_goes_to_stdout(self):
+        result = self.bench(*QUICK)
+        self.assert_ok(result)
+        text = result.stdout.decode()
+        for word in ("model ", "device ", "work ", "load ", "step ", "memory ", *STAGES):
+            self.assertIn(word, text)
+        self.assertNotIn("\x1b", text + result.stderr.decode())
+        self.assertIn(b"backend cpu", result.stderr)
+
+    def test_bad_canvases_are_refused_before_the_weights(self):
+        huge = self.bench("--canvas", 100000)
+        self.assert_fails(huge, USAGE, "100000", "--canvas")
+        full = self.bench("--canvas", 3, "-p", "Hello", "--no-chat")
+        self.assert_fails(full, USAGE, "leave nothing to fill", "--canvas")
+        self.assert_fails(self.bench("--canvas", 0), USAGE, "--canvas")
+        self.assert_fails(self.bench("--repeats", 2), USAGE, "--repeat")
+
+    def test_settings_come_from_files_and_print_config_reproduces_them(self):
+        config = write("bench.cfg", "canvas = 24\nrepeat = 2\npeak = false\n[sampler]\nsteps = 3\n")
+        answer = self.dllm("bench", "-m", model("random"), "--config", config, "--json")
+        self.assert_ok(answer)
+        answer = parse_one_json(answer.stdout)
+        self.assertEqual((answer["canvas"], answer["repeat"], answer["steps"]), (24, 2, 3))
+        printed = self.dllm("bench", "-m", model("random"), "--config", config, "--print-config")
+        self.assert_ok(printed)
+        again = self.dllm("bench", "--config", write("again.cfg", printed.stdout), "--json")
+        self.assert_ok(again)
+        again = parse_one_json(again.stdout)
+        self.assertEqual([again[key] for key in ("canvas", "repeat", "steps", "peak")],
+                         [24, 2, 3, None])
+
+    def test_interrupted_before_a_repeat_ends_without_a_result(self):
+        import signal
+        import subprocess
+        import time
+
+        from cli_case import environment
+        process = subprocess.Popen(
+            self.command("bench", "-m", model("random"), "--canvas", 200, "--repeat", 100000,
+                         "--warmup", 100000),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            env=environment())
+        line = process.stderr.readline()  # the backend is named: the steps begin
+        self.assertIn(b"backend", line)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out), (INTERRUPTED, b""), err)
+
+
+class Compare(Bench):
+    def old(self, **changes):
+        result = {**self.bench_json(), **changes}
+        return write("old.json", json.dumps(result)), result
+
+    def test_ratios_are_new_over_old(self):
+        name, old = self.old()
+        answer = self.bench_json("--compare", name)
+        compared = answer["compare"]
+        step = compared["ms_per_step"]
+        self.assertAlmostEqual(step["ratio"],
+                               answer["ms_per_step"]["median"] / old["ms_per_step"]["median"])
+        self.assertEqual(set(compared["stages_ms"]), {"load", *STAGES})
+        self.assertEqual(compared["stages_ms"]["ffn"]["old"], old["stages_ms"]["ffn"])
+        self.assertEqual(compared["differences"], [])
+        self.assertGreaterEqual(step["noise"], 0)
+
+    def test_verdicts_follow_the_ranges(self):
+        for median, spread, verdict in [(1e9, 1e6, "faster"), (1e-9, 1e-10, "slower"),
+                                        (1.0, None, "within noise"), (1e9, 0, "unknown")]:
+            low, high = (1e-12, 1e12) if spread is None else (median - spread, median + spread)
+            name, _ = self.old(ms_per_step={"median": median, "min": low, "max": high})
+            compared = self.bench_json("--compare", name)["compare"]
+            self.assertEqual(compared["ms_per_step"]["verdict"], verdict, median)
+
+    def test_another_measurement_is_named(self):
+        name, _ = self.old(canvas=999, isa="other")
+        compared = self.bench_json("--compare", name)["compare"]
+        self.assertEqual(compared["differences"], ["isa", "canvas"])
+        text = self.bench(*QUICK, "--compare", name)
+        self.assertIn(b"not the same measurement: isa, canvas differ", text.stdout)
+
+    def test_a_file_that_is_no_result_is_refused_before_the_model_is_read(self):
+        wrong = {"text.json": "hello", "empty.json": "{}", "list.json": "[1]",
+                 "half.json": '{"ms_per_step": {"median": 1, "min": 1}}',
+                 "words.json": '{"ms_per_step": {"median": 1, "min": 1, "max": 2}, '
+                               '"stages_ms": {"ffn": "fast"}}'}
+        for name, content in wrong.items():
+            result = self.dllm("bench", "-m", "no_such_model.gguf", "--compare",
+                               write(name, content))
+            self.assert_fails(result, USAGE, "is no result of dllm bench", "--compare",
+                              "dllm bench --json")
+        missing = self.dllm("bench", "-m", "no_such_model.gguf", "--compare", path("none.json"))
+        self.assert_fails(missing, USAGE, "--compare", "none.json")
+
+
+class Trace(Bench):
+    def test_a_step_is_whole_with_rows_for_the_threads(self):
+        name = path("step.json")
+        self.assert_ok(self.bench(*QUICK, "--trace", name, "-t", 2))
+        with open(name, encoding="utf-8") as file:
+            trace = json.load(file)
+        events = trace["traceEvents"]
+        rows = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+        self.assertEqual(rows[0], "step")
+        self.assertIn("thread 0", rows.values())
+        spans = [e for e in events if e["ph"] == "X"]
+        self.assertTrue(all(e["dur"] >= 0 and e["ts"] >= 0 for e in spans))
+        stages = {e["cat"] for e in spans if e["tid"] == 0}
+        self.assertLessEqual(set(STAGES) - {"stats", "other"}, stages)
+        # Work lies inside the op it is named after.
+        ops = [e for e in spans if e["tid"] == 0 and e["cat"] != "part"]
+        work = [e for e in spans if e["tid"] > 0]
+        self.assertGreater(len(work), 10)
+        for item in work:
+            self.assertTrue(any(op["name"] == item["name"] and op["ts"] <= item["ts"] + 1e-3 and
+                                item["ts"] + item["dur"] <= op["ts"] + op["dur"] + 1e-3
+                                for op in ops), item)
+
+    def test_places_that_cannot_be_written_are_refused_and_nothing_is_left(self):
+        for name in (path("no/step.json"), FOLDER, "/dev/full", "-", model("random")):
+            self.assert_fails(self.bench("--trace", name), USAGE, "--trace")
+        name, _ = write("keep.json", "{}"), None
+        self.assert_fails(self.bench("--trace", name, "--compare", name), USAGE)
+        with open(name, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "{}")
+
+    def test_a_write_that_fails_leaves_no_file(self):
+        before = set(os.listdir(FOLDER))
+        name = path("late.json")
+        import resource
+        result = self.bench(*QUICK, "--trace", name,
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn(b"--trace", result.stderr)
+        self.assertFalse(set(os.listdir(FOLDER)) - before)
+
+
+if __name__ == "__main__":
+    main()
