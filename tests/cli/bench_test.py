@@ -6,12 +6,19 @@ No figure of time decides anything here: only what must hold between figures.
 
 import json
 import os
+import resource
+import signal
 import statistics
+import subprocess
+import time
 
-from cli_case import (FOLDER, INTERRUPTED, USAGE, CliCase, main, model, parse_one_json, path, write)
+from cli_case import (FOLDER, INTERRUPTED, USAGE, CliCase, environment, main, model, parse_one_json,
+                      path, write)
 
 STAGES = ["embed", "qkv", "attention", "out", "ffn", "head", "stats", "sampler", "other"]
-QUICK = ["--canvas", 20, "--steps", 2, "--repeat", 3, "--no-peak"]
+# As a file, so that a test may say otherwise.
+QUICK = ["--config", write("quick.cfg", "canvas = 20\nrepeat = 3\npeak = false\n"
+                                        "[sampler]\nsteps = 2\n")]
 
 
 class Bench(CliCase):
@@ -56,16 +63,14 @@ class Result(Bench):
 
     def test_work_is_counted_from_the_shapes(self):
         answer = self.bench_json()
-        rows, width, ffn, vocabulary, layers = 20, 256, 256, 320, 1
+        rows, width, layers = 20, 256, 1
         inspected = parse_one_json(self.dllm("inspect", model("random"), "--json").stdout)
         matrices = {t["name"]: t for t in inspected["tensors"] if len(t["shape"]) == 2}
         weights = sum(t["shape"][0] * t["shape"][1] for name, t in matrices.items()
                       if name != "token_embd.weight")
-        self.assertEqual(matrices["blk.0.ffn_up.weight"]["shape"], [width, ffn])
         attention = 4 * rows * rows * width * layers
         self.assertEqual(answer["operations"], 2 * weights * rows + attention)
         self.assertEqual(answer["rows"], rows)
-        self.assertEqual(matrices["output.weight"]["shape"][1], vocabulary)
 
     def test_asked_rows_score_what_the_sampler_asks_for(self):
         answer = self.bench_json("--asked-rows", "--steps", 1)
@@ -129,11 +134,6 @@ class Result(Bench):
                          [24, 2, 3, None])
 
     def test_interrupted_before_a_repeat_ends_without_a_result(self):
-        import signal
-        import subprocess
-        import time
-
-        from cli_case import environment
         process = subprocess.Popen(
             self.command("bench", "-m", model("random"), "--canvas", 200, "--repeat", 100000,
                          "--warmup", 100000),
@@ -219,7 +219,7 @@ class Trace(Bench):
     def test_places_that_cannot_be_written_are_refused_and_nothing_is_left(self):
         for name in (path("no/step.json"), FOLDER, "/dev/full", "-", model("random")):
             self.assert_fails(self.bench("--trace", name), USAGE, "--trace")
-        name, _ = write("keep.json", "{}"), None
+        name = write("keep.json", "{}")
         self.assert_fails(self.bench("--trace", name, "--compare", name), USAGE)
         with open(name, encoding="utf-8") as file:
             self.assertEqual(file.read(), "{}")
@@ -227,7 +227,6 @@ class Trace(Bench):
     def test_a_write_that_fails_leaves_no_file(self):
         before = set(os.listdir(FOLDER))
         name = path("late.json")
-        import resource
         result = self.bench(*QUICK, "--trace", name,
                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
         self.assertEqual(result.returncode, 1, result.stderr)

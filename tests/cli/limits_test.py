@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Whatever memory the system leaves, a run ends with its answer or with one error: never by a signal."""
+
+import os
+import resource
+import unittest
+
+from cli_case import CliCase, main, model
+
+MEBIBYTE = 1 << 20
+
+
+class Memory(CliCase):
+    @unittest.skipIf("sanitizer" in os.environ.get("DLLM_SANITIZE", ""), "maps terabytes")
+    def test_any_limit_of_address_space_gives_the_answer_or_one_error(self):
+        outcomes = set()
+        for limit in [*range(24, 96, 6), 128, 512]:
+            bytes_allowed = limit * MEBIBYTE
+            result = self.dllm(
+                "run", "-m", model("random", layers=4, ffn=512), "-p", "Hi", "-n", 4, "-t", 8,
+                preexec_fn=lambda n=bytes_allowed: resource.setrlimit(resource.RLIMIT_AS, (n, n)))
+            errors = [line for line in result.stderr.splitlines() if b"error: " in line]
+            with self.subTest(limit=limit, status=result.returncode, stderr=result.stderr):
+                # 127: the loader could not map the libraries.
+                self.assertIn(result.returncode, (0, 1, 127))
+                self.assertEqual(len(errors), 0 if result.returncode == 0 else 1)
+            outcomes.add(result.returncode)
+        self.assertLessEqual({0, 1}, outcomes, "both kinds of end were seen")
+
+
+if __name__ == "__main__":
+    main()
