@@ -136,6 +136,17 @@ std::unique_ptr<AttentionSpans> CpuBackend::make_attention_spans(std::uint32_t c
   return std::make_unique<CpuAttentionSpans>(capacity);
 }
 
+void CpuBackend::log_memory() const {
+  const HugePageFacts facts = huge_page_facts("/proc", "/sys");
+  if (facts.resident_bytes == 0) return;
+  constexpr std::uint64_t kMebibyte = 1u << 20;
+  options_.log.info("cpu", std::to_string(facts.resident_bytes / kMebibyte) +
+                               " MiB of weights and buffers, " +
+                               std::to_string(100 * facts.huge_bytes / facts.resident_bytes) +
+                               " % of it in huge pages (transparent_hugepage: " +
+                               (facts.granted.empty() ? "not known" : facts.granted) + ")");
+}
+
 void CpuBackend::reserve(const StepLimits& limits) {
   const std::uint32_t tokens = std::max(limits.max_tokens, limits.max_score_rows);
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
@@ -157,6 +168,7 @@ void CpuBackend::reserve(const StepLimits& limits) {
   grow(rope_table_, std::uint64_t{limits.max_tokens} * kRopeReserve * sizeof(float), "rope table");
   rope_frequencies_.reserve(kRopeReserve / 2);
   reserve_head(limits.max_score_rows, limits.n_vocab);
+  log_memory();
 }
 
 std::unique_ptr<Weight> CpuBackend::import_weight(std::shared_ptr<const GgufFile> file,

@@ -84,6 +84,7 @@ struct PanelMemory {
 struct CpuOptions {
   unsigned n_threads = 1;
   ProductMode products = ProductMode::fast;
+  Log log;
 };
 
 class CpuBackend final : public Backend {
@@ -122,6 +123,8 @@ class CpuBackend final : public Backend {
   std::optional<MemoryReport> memory_report() const override;
 
  private:
+  // cpu_backend.cpp
+  void log_memory() const;
   // inputs.cpp
   struct Needs {
     bool groups = false;

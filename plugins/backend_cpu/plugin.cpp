@@ -100,6 +100,7 @@ class CpuBackendFactory final : public BackendFactory {
     chosen.n_threads = bounded_threads(chosen.n_threads, log);
     const auto products = options.find("products");
     if (products != options.end()) chosen.products = product_mode(products->second.text);
+    chosen.log = log;
     require_threads(chosen.n_threads - 1);
     auto backend = std::make_unique<CpuBackend>(isa, chosen);
     log.info("cpu", backend->device().name);

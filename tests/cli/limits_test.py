@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """Whatever memory the system leaves, a run ends with its answer or with one error: never by a signal."""
 
-import os
 import resource
-import unittest
 
 from cli_case import CliCase, main, model
 
@@ -11,7 +9,6 @@ MEBIBYTE = 1 << 20
 
 
 class Memory(CliCase):
-    @unittest.skipIf("sanitizer" in os.environ.get("DLLM_SANITIZE", ""), "maps terabytes")
     def test_any_limit_of_address_space_gives_the_answer_or_one_error(self):
         outcomes = set()
         for limit in [*range(24, 96, 6), 128, 512]:
