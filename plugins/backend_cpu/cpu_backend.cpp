@@ -150,7 +150,7 @@ void CpuBackend::log_memory() const {
 void CpuBackend::reserve(const StepLimits& limits) {
   const std::uint32_t tokens = std::max(limits.max_tokens, limits.max_score_rows);
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
-  const Needs all = {true, true, multiplier_.fast != nullptr};
+  const Needs all = {true, true, multiplier_.fast != nullptr, kernels_.blocks != nullptr};
   make_panel(input_, tokens, cols, all);
   make_panel(hidden_, limits.max_tokens, std::max(limits.ffn_cols, 1u), all);
   grow(hidden_tiles_done_, (limits.ffn_cols / kBlockCols + 1) * sizeof(std::uint32_t),

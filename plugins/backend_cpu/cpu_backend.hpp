@@ -79,6 +79,7 @@ struct PanelMemory {
   AlignedMemory block_codes;
   AlignedMemory block_scales;
   AlignedMemory block_sums;
+  AlignedMemory scaled_blocks;
 };
 
 struct CpuOptions {
@@ -130,10 +131,13 @@ class CpuBackend final : public Backend {
     bool groups = false;
     bool values = false;
     bool blocks = false;
+    bool scaled_blocks = false;
     void add(InputForm form);
   };
   Panel make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uint32_t n_cols, Needs needs);
   Panel prepare(TensorView x, const Weight* norm, float eps, Needs needs);
+  void quantise_block(const float* x, std::uint64_t group_stride, const Panel& panel,
+                      std::uint32_t block, std::uint32_t row) const;
   void finish_hidden_tile(const Panel& hidden, std::uint32_t tile, const float* values);
   // linear.cpp
   void add_products(const Panel& panel, const Matrix& weight, const Weight* bias,

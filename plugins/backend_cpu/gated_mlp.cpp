@@ -1,6 +1,6 @@
 // gated_mlp: gate and up tile by tile, so that silu(gate) * up of a tile goes straight into the
 // input panel of down: one tile of outputs is one group of inputs, and the product is never stored
-// as rows. The fast products' blocks are eight tiles wide: values wait in the panel until the last
+// as rows. Blocks are eight tiles wide: values wait in the panel until the last
 // tile of a block is done.
 #include <atomic>
 #include <cstring>
@@ -20,7 +20,7 @@ void CpuBackend::finish_hidden_tile(const Panel& hidden, std::uint32_t tile, con
     for (std::uint32_t r = 0; r < hidden.n_rows; ++r)
       kernels_.rows.quantise(values + std::uint64_t{r} * kTileRows, groups + r);
   }
-  if (!hidden.blocks.codes) return;
+  if (!hidden.blocks.codes && !hidden.scaled_blocks) return;
   constexpr std::uint32_t kTilesPerBlock = kBlockCols / kTileRows;
   const std::uint32_t block = tile / kTilesPerBlock;
   std::atomic_ref<std::uint32_t> done(hidden_tiles_done_.as<std::uint32_t>()[block]);
@@ -28,8 +28,7 @@ void CpuBackend::finish_hidden_tile(const Panel& hidden, std::uint32_t tile, con
   const std::uint64_t group_stride = std::uint64_t{hidden.n_rows} * kGroupCols;
   const float* first = hidden.values + std::uint64_t{block} * kTilesPerBlock * group_stride;
   for (std::uint32_t r = 0; r < hidden.n_rows; ++r)
-    multiplier_.fast->quantise(first + std::uint64_t{r} * kGroupCols, group_stride,
-                               hidden.block(block, r));
+    quantise_block(first + std::uint64_t{r} * kGroupCols, group_stride, hidden, block, r);
 }
 
 void CpuBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const Weight& gate,
@@ -51,7 +50,7 @@ void CpuBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const We
   const Panel input = prepare(x, &norm, eps, needs);
   Needs hidden_needs;
   hidden_needs.add(input_form(multiplier_, down_matrix));
-  hidden_needs.values |= hidden_needs.blocks;
+  hidden_needs.values |= hidden_needs.blocks || hidden_needs.scaled_blocks;
   const Panel hidden = make_panel(hidden_, x.n_rows, gate_matrix.n_rows(), hidden_needs);
   const std::uint64_t counter_bytes = (hidden.n_cols / kBlockCols + 1) * sizeof(std::uint32_t);
   grow(hidden_tiles_done_, counter_bytes, "block counters");

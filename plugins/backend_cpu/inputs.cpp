@@ -18,6 +18,9 @@ void CpuBackend::Needs::add(InputForm form) {
     case InputForm::blocks:
       blocks = true;
       break;
+    case InputForm::scaled_blocks:
+      scaled_blocks = true;
+      break;
   }
 }
 
@@ -36,12 +39,17 @@ Panel CpuBackend::make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uin
     panel.values = memory.values.as<float>();
   }
   if (needs.blocks) {
-    const std::uint64_t blocks = std::uint64_t{n_rows} * ((n_cols + kBlockCols - 1) / kBlockCols);
+    const std::uint64_t blocks = std::uint64_t{n_rows} * panel.n_blocks();
     grow(memory.block_codes, (blocks + kFastRowSlack) * kBlockCols, "activation codes");
     grow(memory.block_scales, blocks * sizeof(float), "activation scales");
     grow(memory.block_sums, blocks * sizeof(std::int32_t), "activation sums");
     panel.blocks = {memory.block_codes.as<std::int8_t>(), memory.block_scales.as<float>(),
                     memory.block_sums.as<std::int32_t>()};
+  }
+  if (needs.scaled_blocks) {
+    grow(memory.scaled_blocks, sizeof(ActivationBlock) * n_rows * panel.n_blocks(),
+         "activation codes");
+    panel.scaled_blocks = memory.scaled_blocks.as<ActivationBlock>();
   }
   return panel;
 }
@@ -69,12 +77,18 @@ Panel CpuBackend::prepare(TensorView x, const Weight* norm, float eps, Needs nee
       if (panel.values)
         std::memcpy(panel.values + cell * kGroupCols, values, kGroupCols * sizeof(float));
     }
-    if (!panel.blocks.codes) return;
     for (std::uint32_t b = 0; b < panel.n_cols / kBlockCols; ++b)
-      multiplier_.fast->quantise(row + std::uint64_t{b} * kBlockCols, kGroupCols,
-                                 panel.block(b, r));
+      quantise_block(row + std::uint64_t{b} * kBlockCols, kGroupCols, panel, b, r);
   });
   return panel;
+}
+
+void CpuBackend::quantise_block(const float* x, std::uint64_t group_stride, const Panel& panel,
+                                std::uint32_t block, std::uint32_t row) const {
+  if (panel.blocks.codes) multiplier_.fast->quantise(x, group_stride, panel.block(block, row));
+  if (panel.scaled_blocks)
+    kernels_.blocks->quantise(x, group_stride,
+                              panel.scaled_blocks + std::uint64_t{block} * panel.n_rows + row);
 }
 
 }  // namespace dllm::cpu

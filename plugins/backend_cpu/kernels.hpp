@@ -137,6 +137,8 @@ struct RowMath {
   void (*widen_halves)(const uint8_t* from, uint32_t n, float* to);
 };
 
+struct BlockKernels;
+
 struct Kernels {
   const char* name;
 
@@ -154,6 +156,9 @@ struct Kernels {
 
   /// kRowMath of row_math.inl; `quantise` may keep other sums where multiply_codes wants them.
   RowMath rows;
+
+  /// Exact products with integer group scales (block_kernels.hpp); null where the table has none.
+  const BlockKernels* blocks = nullptr;
 };
 
 // Tables that this build has; null where the compiler's target cannot have it.

@@ -4,6 +4,7 @@
 // four inputs per lane) and walks all activation rows: broadcast four activations, add their
 // products to 32-bit sums (vpdpbusd, unsigned codes times signed activations), scale, add to the
 // f32 sum.
+#include "block_kernels.hpp"
 #include "kernels.hpp"
 
 #if defined(__AVX512VNNI__)
@@ -40,7 +41,7 @@ void unpack_codes(CodeType type, const WeightBlock& block, CodeTile& tile) {
   if (tile.is_signed) make_unsigned(tile);
 }
 
-DLLM_INLINE __m512i broadcast4(const int8_t* p) {
+DLLM_INLINE __m512i broadcast_word(const void* p) {
   int32_t word;
   __builtin_memcpy(&word, p, 4);
   return _mm512_set1_epi32(word);
@@ -74,7 +75,7 @@ void multiply_group(const CodeTile& tile, uint32_t group, const ActivationGroup*
       __m512i product[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
 #pragma GCC unroll 8
       for (int s = 0; s < kSteps; ++s) {
-        const __m512i four = broadcast4(a[r].codes + 4 * (p * kSteps + s));
+        const __m512i four = broadcast_word(a[r].codes + 4 * (p * kSteps + s));
         product[0] = _mm512_dpbusd_epi32(product[0], w[p * kSteps + s][0], four);
         product[1] = _mm512_dpbusd_epi32(product[1], w[p * kSteps + s][1], four);
       }
@@ -98,6 +99,8 @@ void multiply_codes(const CodeTile& tile, const ActivationGroup* panel, uint32_t
     (tile.half_groups ? multiply_group<2> : multiply_group<1>)(tile, g, a, n_rows, acc);
   }
 }
+
+#include "blocks_avx512vnni.inl"
 
 // kRows x (16 kVectors) elements of c in registers.
 template <int kRows, int kVectors>
@@ -152,7 +155,8 @@ void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* 
                           n_lanes - lane >= 16 ? 0xFFFF : 0x00FF);
 }
 
-constexpr Kernels kTable = {"avx512vnni", unpack_codes, multiply_codes, multiply_add, kRowMath};
+constexpr Kernels kTable = {"avx512vnni", unpack_codes, multiply_codes,
+                            multiply_add, kRowMath,     &kBlocks};
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "dllm/quant.hpp"
 
@@ -22,6 +21,13 @@ void widen(const Kernels& kernels, DType dtype, const std::uint8_t* from, std::u
     decode_row(dtype, {reinterpret_cast<const std::byte*>(from), n * dtype_info(dtype).block_bytes},
                {to, n});
   }
+}
+
+// Multiplying a block takes long enough to bring the next one closer.
+void prefetch_next(const Matrix& weight, const WeightBlock& block) {
+  const std::uint64_t bytes = kTileRows * weight.block_bytes();
+  for (std::uint64_t at = 0; at < bytes; at += 64)
+    __builtin_prefetch(block.data + bytes + at, 0, 2);  // to the second-level cache
 }
 
 // w = scale * code + minimum, as f32.
@@ -49,13 +55,61 @@ void unpack_floats(const Kernels& kernels, const Matrix& weight, const WeightBlo
   }
 }
 
-void multiply_float_block(const Kernels& kernels, const WeightBlock& block, const float* values,
-                          std::uint64_t group_stride, std::uint32_t n_rows, TileScratch& scratch,
-                          float* acc) {
-  for (std::uint32_t k = 0; k < block.n_cols; k += kGroupCols)
-    kernels.multiply_add(n_rows, std::min(kGroupCols, block.n_cols - k), kTileRows,
-                         values + k / kGroupCols * group_stride, kGroupCols, scratch.floats[k],
-                         kTileRows, acc, kTileRows);
+// The rows of a panel that a call multiplies.
+struct PanelRows {
+  const Panel& panel;
+  std::uint32_t first;
+  std::uint32_t n;
+};
+
+// Calls multiply(first cell, number of rows, accumulator) for stretches of rows whose accumulators
+// stay close. A cell is a row of the block's first group.
+template <typename Multiply>
+void for_stretches(const PanelRows& rows, std::uint32_t block, float* acc, Multiply multiply) {
+  const std::uint64_t first_group = std::uint64_t{block} * (kBlockCols / kGroupCols);
+  for (std::uint32_t r = 0; r < rows.n; r += kRowsAtOnce)
+    multiply(first_group * rows.panel.n_rows + rows.first + r, std::min(kRowsAtOnce, rows.n - r),
+             acc + std::uint64_t{r} * kTileRows);
+}
+
+void multiply_groups(const Kernels& kernels, const Matrix& weight, std::uint32_t tile,
+                     const PanelRows& rows, CodeTile& codes, float* acc) {
+  for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
+    const WeightBlock block = weight.block(tile, index);
+    prefetch_next(weight, block);
+    kernels.unpack_codes(*weight.codes(), block, codes);
+    for_stretches(rows, index, acc, [&](std::uint64_t cell, std::uint32_t n, float* out) {
+      kernels.multiply_codes(codes, rows.panel.groups + cell, rows.panel.n_rows, n, out);
+    });
+  }
+}
+
+void multiply_values(const Kernels& kernels, const Matrix& weight, std::uint32_t tile,
+                     const PanelRows& rows, TileScratch& scratch, float* acc) {
+  for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
+    const WeightBlock block = weight.block(tile, index);
+    prefetch_next(weight, block);
+    unpack_floats(kernels, weight, block, scratch);
+    for_stretches(rows, index, acc, [&](std::uint64_t cell, std::uint32_t n, float* out) {
+      const float* values = rows.panel.values + cell * kGroupCols;
+      for (std::uint32_t k = 0; k < block.n_cols; k += kGroupCols)
+        kernels.multiply_add(n, std::min(kGroupCols, block.n_cols - k), kTileRows,
+                             values + std::uint64_t{k} * rows.panel.n_rows, kGroupCols,
+                             scratch.floats[k], kTileRows, out, kTileRows);
+    });
+  }
+}
+
+void multiply_scaled_blocks(const BlockKernels& kernels, const Matrix& weight, std::uint32_t tile,
+                            const PanelRows& rows, BlockTile& codes, float* acc) {
+  for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
+    const WeightBlock block = weight.block(tile, index);
+    prefetch_next(weight, block);
+    kernels.unpack(*weight.codes(), block, codes);
+    const ActivationBlock* first =
+        rows.panel.scaled_blocks + std::uint64_t{index} * rows.panel.n_rows + rows.first;
+    kernels.multiply(codes, first, rows.n, acc);
+  }
 }
 
 // llama.cpp multiplies these with activations of one scale per 256 as well; the others have a scale
@@ -74,13 +128,14 @@ bool is_k_type(CodeType type) {
 }
 
 void multiply_fast(const Multiplier& multiplier, const Matrix& weight, std::uint32_t tile,
-                   const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
-                   CodeTile& codes, float* acc) {
+                   const PanelRows& rows, CodeTile& codes, float* acc) {
   const FastKernels& fast = *multiplier.fast;
   fast.enter();
   for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
-    fast.unpack(*weight.codes(), weight.block(tile, index), codes);
-    fast.multiply(codes, panel.block(index, first_row), n_rows, acc);
+    const WeightBlock block = weight.block(tile, index);
+    prefetch_next(weight, block);
+    fast.unpack(*weight.codes(), block, codes);
+    fast.multiply(codes, rows.panel.block(index, rows.first), rows.n, acc);
   }
   fast.leave();
 }
@@ -89,40 +144,26 @@ void multiply_fast(const Multiplier& multiplier, const Matrix& weight, std::uint
 
 InputForm input_form(const Multiplier& multiplier, const Matrix& weight) {
   if (multiplier.f32 || !weight.codes()) return InputForm::values;
-  return multiplier.fast && is_k_type(*weight.codes()) ? InputForm::blocks : InputForm::groups;
+  if (multiplier.fast && is_k_type(*weight.codes())) return InputForm::blocks;
+  const BlockKernels* blocks = multiplier.kernels.blocks;
+  return blocks && blocks->takes(*weight.codes()) ? InputForm::scaled_blocks : InputForm::groups;
 }
 
 void multiply_tile(const Multiplier& multiplier, const Matrix& weight, std::uint32_t tile,
                    const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
                    TileScratch& scratch, float* acc) {
   std::memset(acc, 0, sizeof(float) * kTileRows * n_rows);
-  const InputForm form = input_form(multiplier, weight);
-  if (form == InputForm::blocks) {
-    multiply_fast(multiplier, weight, tile, panel, first_row, n_rows, scratch.codes, acc);
-    return;
-  }
   const Kernels& kernels = multiplier.kernels;
-  const std::optional<CodeType> codes = form == InputForm::groups ? weight.codes() : std::nullopt;
-  for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
-    const WeightBlock block = weight.block(tile, index);
-    if (codes) {
-      kernels.unpack_codes(*codes, block, scratch.codes);
-    } else {
-      unpack_floats(kernels, weight, block, scratch);
-    }
-    const std::uint64_t first_group = index * (kBlockCols / kGroupCols);
-    for (std::uint32_t r = 0; r < n_rows; r += kRowsAtOnce) {
-      const std::uint32_t rows = std::min(kRowsAtOnce, n_rows - r);
-      const std::uint64_t at = first_group * panel.n_rows + first_row + r;
-      float* out = acc + static_cast<std::uint64_t>(r) * kTileRows;
-      if (codes) {
-        kernels.multiply_codes(scratch.codes, panel.groups + at, panel.n_rows, rows, out);
-      } else {
-        multiply_float_block(kernels, block, panel.values + at * kGroupCols,
-                             static_cast<std::uint64_t>(panel.n_rows) * kGroupCols, rows, scratch,
-                             out);
-      }
-    }
+  const PanelRows rows = {panel, first_row, n_rows};
+  switch (input_form(multiplier, weight)) {
+    case InputForm::groups:
+      return multiply_groups(kernels, weight, tile, rows, scratch.codes, acc);
+    case InputForm::values:
+      return multiply_values(kernels, weight, tile, rows, scratch, acc);
+    case InputForm::blocks:
+      return multiply_fast(multiplier, weight, tile, rows, scratch.codes, acc);
+    case InputForm::scaled_blocks:
+      return multiply_scaled_blocks(*kernels.blocks, weight, tile, rows, scratch.block, acc);
   }
 }
 

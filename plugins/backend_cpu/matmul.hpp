@@ -3,12 +3,14 @@
 // A weight block is unpacked once and multiplied with every row; an item is one tile of one weight,
 // so its whole input streams through the nearest caches while the weights are read once in order.
 //
-// Order of accumulation of an element: blocks of kBlockCols inputs ascending, groups ascending
-// (codes) or inputs ascending (floats). It depends on nothing but the weight's shape and type.
+// Order of accumulation of an element: blocks of kBlockCols inputs ascending; inside a block groups
+// ascending (codes), inputs ascending (floats) or exact integers (fast products, scaled blocks). It
+// depends on nothing but the weight's shape and type.
 #pragma once
 
 #include <cstdint>
 
+#include "block_kernels.hpp"
 #include "kernels.hpp"
 #include "memory.hpp"
 #include "weight.hpp"
@@ -20,9 +22,10 @@ namespace dllm::cpu {
 /// values[(g * n_rows + r) * kGroupCols + k]; inputs beyond n_cols are 0. Blocks likewise, of
 /// kBlockCols inputs.
 struct Panel {
-  ActivationGroup* groups = nullptr;  ///< null: not prepared
-  float* values = nullptr;            ///< likewise
-  FastBlock blocks = {};              ///< likewise: .codes is null
+  ActivationGroup* groups = nullptr;         ///< null: not prepared
+  float* values = nullptr;                   ///< likewise
+  FastBlock blocks = {};                     ///< likewise: .codes is null
+  ActivationBlock* scaled_blocks = nullptr;  ///< scaled_blocks[b * n_rows + r]
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
 
@@ -33,11 +36,13 @@ struct Panel {
   }
 
   std::uint32_t n_groups() const noexcept { return (n_cols + kGroupCols - 1) / kGroupCols; }
+  std::uint32_t n_blocks() const noexcept { return (n_cols + kBlockCols - 1) / kBlockCols; }
 };
 
 /// What one thread needs while it works on a tile.
 struct TileScratch {
   CodeTile codes;
+  BlockTile block;
   alignas(64) float floats[kBlockCols][kTileRows];
 };
 
@@ -56,7 +61,7 @@ struct Multiplier {
 };
 
 /// The part of a Panel that products with a weight read.
-enum class InputForm { groups, values, blocks };
+enum class InputForm { groups, values, blocks, scaled_blocks };
 InputForm input_form(const Multiplier& multiplier, const Matrix& weight);
 
 /// acc[r * kTileRows + i] = sum_k W[tile * kTileRows + i, k] x[first_row + r, k] for r < n_rows.

@@ -17,8 +17,11 @@ inline const Word* words(const uint8_t* block, uint32_t offset, uint32_t unit) {
   return reinterpret_cast<const Word*>(field(block, offset)) +
          static_cast<uint64_t>(unit) * kTileRows;
 }
-inline Word* codes_at(CodeTile& tile, uint32_t col) {
-  return reinterpret_cast<Word*>(tile.codes[col / 4][0]);
+
+typedef uint8_t (*Codes)[kTileRows][4];  // CodeTile::codes
+
+inline Word* codes_at(Codes codes, uint32_t col) {
+  return reinterpret_cast<Word*>(codes[col / 4][0]);
 }
 
 void halves(const uint8_t* from, float* to) {
@@ -53,18 +56,18 @@ constexpr Word kPairs = 0x03030303;
 constexpr Word kBits = 0x01010101;
 
 // 16 bytes a row: low halves are inputs 0 to 15, high halves 16 to 31 of the group at `col`.
-void nibbles(const uint8_t* block, uint32_t offset, uint32_t col, CodeTile& tile) {
+void nibbles(const uint8_t* block, uint32_t offset, uint32_t col, Codes codes) {
   for (uint32_t unit = 0; unit < 4; ++unit) {
-    bit_fields(words(block, offset, unit), 0, kNibbles, codes_at(tile, col + 4 * unit));
-    bit_fields(words(block, offset, unit), 4, kNibbles, codes_at(tile, col + 16 + 4 * unit));
+    bit_fields(words(block, offset, unit), 0, kNibbles, codes_at(codes, col + 4 * unit));
+    bit_fields(words(block, offset, unit), 4, kNibbles, codes_at(codes, col + 16 + 4 * unit));
   }
 }
 
 // Bit i of a row's word is the fifth bit of input i. The product moves bit b of a nibble to bit 8b.
-void fifth_bits(const uint8_t* block, uint32_t offset, uint32_t col, CodeTile& tile) {
+void fifth_bits(const uint8_t* block, uint32_t offset, uint32_t col, Codes codes) {
   const Word* bits = words(block, offset, 0);
   for (uint32_t unit = 0; unit < 8; ++unit) {
-    Word* to = codes_at(tile, col + 4 * unit);
+    Word* to = codes_at(codes, col + 4 * unit);
     for (uint32_t row = 0; row < kTileRows; ++row)
       to[row] |= ((((bits[row] >> (4 * unit)) & 15) * 0x00204081) & kBits) << 4;
   }
@@ -73,33 +76,33 @@ void fifth_bits(const uint8_t* block, uint32_t offset, uint32_t col, CodeTile& t
 // unpack_*: one packed block whose first input is `col` and first group of scales `group`.
 
 void unpack_q4_0(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  nibbles(b, 2, col, tile);
+  nibbles(b, 2, col, tile.codes);
   halves(b, tile.scale[group]);
   scaled(tile.scale[group], -8.0f, tile.minimum[group]);
 }
 
 void unpack_q4_1(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  nibbles(b, 4, col, tile);
+  nibbles(b, 4, col, tile.codes);
   halves(b, tile.scale[group]);
   halves(field(b, 2), tile.minimum[group]);
 }
 
 void unpack_q5_0(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  nibbles(b, 6, col, tile);
-  fifth_bits(b, 2, col, tile);
+  nibbles(b, 6, col, tile.codes);
+  fifth_bits(b, 2, col, tile.codes);
   halves(b, tile.scale[group]);
   scaled(tile.scale[group], -16.0f, tile.minimum[group]);
 }
 
 void unpack_q5_1(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  nibbles(b, 8, col, tile);
-  fifth_bits(b, 4, col, tile);
+  nibbles(b, 8, col, tile.codes);
+  fifth_bits(b, 4, col, tile.codes);
   halves(b, tile.scale[group]);
   halves(field(b, 2), tile.minimum[group]);
 }
 
 void unpack_q8_0(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  __builtin_memcpy(codes_at(tile, col), field(b, 2), sizeof(uint8_t) * 32 * kTileRows);
+  __builtin_memcpy(codes_at(tile.codes, col), field(b, 2), sizeof(uint8_t) * 32 * kTileRows);
   halves(b, tile.scale[group]);
   scaled(tile.scale[group], 0, tile.minimum[group]);
 }
@@ -108,11 +111,11 @@ void unpack_q8_0(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile)
 constexpr int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                    1,    13,   25,  38,  53,  69,  89,  113};
 
-void iq4_levels(const uint8_t* block, uint32_t offset, uint32_t col, CodeTile& tile) {
+void iq4_levels(const uint8_t* block, uint32_t offset, uint32_t col, Codes codes) {
   constexpr uint32_t kBytes = 16 * kTileRows;
   const uint8_t* q = field(block, offset);
-  auto* low = reinterpret_cast<uint8_t*>(codes_at(tile, col));
-  auto* high = reinterpret_cast<uint8_t*>(codes_at(tile, col + 16));
+  auto* low = reinterpret_cast<uint8_t*>(codes_at(codes, col));
+  auto* high = reinterpret_cast<uint8_t*>(codes_at(codes, col + 16));
   for (uint32_t i = 0; i < kBytes; ++i) {
     low[i] = static_cast<uint8_t>(kIq4Levels[q[i] & 15]);
     high[i] = static_cast<uint8_t>(kIq4Levels[q[i] >> 4]);
@@ -120,7 +123,7 @@ void iq4_levels(const uint8_t* block, uint32_t offset, uint32_t col, CodeTile& t
 }
 
 void unpack_iq4_nl(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  iq4_levels(b, 2, col, tile);
+  iq4_levels(b, 2, col, tile.codes);
   halves(b, tile.scale[group]);
   scaled(tile.scale[group], 0, tile.minimum[group]);
 }
@@ -130,7 +133,7 @@ void unpack_iq4_xs(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& til
   halves(b, d);
   const uint8_t* high = field(b, 2);
   for (uint32_t g = 0; g < 8; ++g) {
-    iq4_levels(b, 8 + 16 * g, col + 32 * g, tile);
+    iq4_levels(b, 8 + 16 * g, col + 32 * g, tile.codes);
     const uint8_t* low = field(b, 4 + g / 2);
     for (uint32_t row = 0; row < kTileRows; ++row) {
       uint16_t tops;
@@ -147,7 +150,7 @@ void unpack_q2_k(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile)
     for (uint32_t j = 0; j < 4; ++j)
       for (uint32_t unit = 0; unit < 8; ++unit)
         bit_fields(words(b, 16 + 32 * n, unit), 2 * j, kPairs,
-                   codes_at(tile, col + 128 * n + 32 * j + 4 * unit));
+                   codes_at(tile.codes, col + 128 * n + 32 * j + 4 * unit));
   float d[kTileRows], dmin[kTileRows];
   halves(field(b, 80), d);
   halves(field(b, 82), dmin);
@@ -170,18 +173,18 @@ void q3_k_scales(const uint8_t* b, uint32_t g, int8_t* to) {
         (((low[row] >> low_shift) & 15) | (((top[row] >> (2 * (g / 4))) & 3) << 4)) - 32);
 }
 
-void q3_k_codes(const uint8_t* b, uint32_t col, CodeTile& tile) {
+void q3_k_codes(const uint8_t* b, uint32_t col, Codes codes) {
   for (uint32_t n = 0; n < 2; ++n)
     for (uint32_t j = 0; j < 4; ++j)
       for (uint32_t unit = 0; unit < 8; ++unit) {
-        Word* to = codes_at(tile, col + 128 * n + 32 * j + 4 * unit);
+        Word* to = codes_at(codes, col + 128 * n + 32 * j + 4 * unit);
         bit_fields(words(b, 32 + 32 * n, unit), 2 * j, kPairs, to);
         add_fields(words(b, 0, unit), 4 * n + j, kBits, 2, to);
       }
 }
 
 void unpack_q3_k(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  q3_k_codes(b, col, tile);
+  q3_k_codes(b, col, tile.codes);
   float d[kTileRows];
   halves(field(b, 108), d);
   for (uint32_t g = 0; g < 16; ++g) {
@@ -218,27 +221,27 @@ void k4_float_scales(const uint8_t* b, uint32_t group, CodeTile& tile) {
   }
 }
 
-void q4_k_codes(const uint8_t* b, uint32_t col, uint32_t offset, CodeTile& tile) {
+void q4_k_codes(const uint8_t* b, uint32_t col, uint32_t offset, Codes codes) {
   for (uint32_t k = 0; k < 4; ++k)
     for (uint32_t unit = 0; unit < 8; ++unit) {
       const Word* q = words(b, offset + 32 * k, unit);
-      bit_fields(q, 0, kNibbles, codes_at(tile, col + 64 * k + 4 * unit));
-      bit_fields(q, 4, kNibbles, codes_at(tile, col + 64 * k + 32 + 4 * unit));
+      bit_fields(q, 0, kNibbles, codes_at(codes, col + 64 * k + 4 * unit));
+      bit_fields(q, 4, kNibbles, codes_at(codes, col + 64 * k + 32 + 4 * unit));
     }
 }
 
-void q5_k_codes(const uint8_t* b, uint32_t col, CodeTile& tile) {
-  q4_k_codes(b, col, 48, tile);
+void q5_k_codes(const uint8_t* b, uint32_t col, Codes codes) {
+  q4_k_codes(b, col, 48, codes);
   for (uint32_t g = 0; g < 8; ++g)
     for (uint32_t unit = 0; unit < 8; ++unit)
-      add_fields(words(b, 16, unit), g, kBits, 4, codes_at(tile, col + 32 * g + 4 * unit));
+      add_fields(words(b, 16, unit), g, kBits, 4, codes_at(codes, col + 32 * g + 4 * unit));
 }
 
-void q6_k_codes(const uint8_t* b, uint32_t col, CodeTile& tile) {
+void q6_k_codes(const uint8_t* b, uint32_t col, Codes codes) {
   for (uint32_t n = 0; n < 2; ++n)
     for (uint32_t j = 0; j < 4; ++j)  // 32 inputs each
       for (uint32_t unit = 0; unit < 8; ++unit) {
-        Word* to = codes_at(tile, col + 128 * n + 32 * j + 4 * unit);
+        Word* to = codes_at(codes, col + 128 * n + 32 * j + 4 * unit);
         bit_fields(words(b, 64 * n + 32 * (j % 2), unit), 4 * (j / 2), kNibbles, to);
         add_fields(words(b, 128 + 32 * n, unit), 2 * j, kPairs, 4, to);
       }
@@ -254,17 +257,17 @@ void q6_k_float_scales(const uint8_t* b, uint32_t group, CodeTile& tile) {
 }
 
 void unpack_q4_k(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  q4_k_codes(b, col, 16, tile);
+  q4_k_codes(b, col, 16, tile.codes);
   k4_float_scales(b, group, tile);
 }
 
 void unpack_q5_k(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  q5_k_codes(b, col, tile);
+  q5_k_codes(b, col, tile.codes);
   k4_float_scales(b, group, tile);
 }
 
 void unpack_q6_k(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
-  q6_k_codes(b, col, tile);
+  q6_k_codes(b, col, tile.codes);
   q6_k_float_scales(b, group, tile);
 }
 

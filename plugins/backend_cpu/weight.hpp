@@ -33,6 +33,8 @@ class Matrix final : public Weight {
   std::uint32_t n_blocks() const noexcept { return (n_cols() + kBlockCols - 1) / kBlockCols; }
   std::uint32_t tile_rows(std::uint32_t tile) const noexcept;
   WeightBlock block(std::uint32_t tile, std::uint32_t index) const noexcept;
+  /// Of one row in a block of kBlockCols inputs.
+  std::uint64_t block_bytes() const noexcept { return block_bytes_; }
   std::optional<CodeType> codes() const noexcept { return codes_; }
   std::uint64_t stored_bytes() const noexcept { return memory_.bytes(); }
 

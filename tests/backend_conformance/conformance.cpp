@@ -57,12 +57,50 @@ bool runs_here(const std::string& isa) {
   }
 }
 
-double step_of(const std::vector<double>& row, std::size_t at, std::size_t group = 32) {
-  const std::size_t begin = at / group * group;
+// Size of the values [begin, begin + n): the largest and the sum.
+struct Sizes {
   double largest = 0;
-  for (std::size_t i = begin; i < std::min(begin + group, row.size()); ++i)
-    largest = std::max(largest, std::abs(row[i]));
-  return largest / 127;
+  double sum = 0;
+};
+Sizes sizes_of(const std::vector<double>& row, std::size_t begin, std::size_t n) {
+  Sizes sizes;
+  for (std::size_t i = begin; i < std::min(begin + n, row.size()); ++i) {
+    sizes.largest = std::max(sizes.largest, std::abs(row[i]));
+    sizes.sum += std::abs(row[i]);
+  }
+  return sizes;
+}
+
+double step_of(const std::vector<double>& row, std::size_t at, std::size_t group = 32) {
+  return sizes_of(row, at / group * group, group).largest / 127;
+}
+
+// 127 steps reach the largest of 32 values, and the codes of 16 sum to at most 1,023, of which nine
+// are left for rounding.
+double least_shared_step(const std::vector<double>& row, std::size_t begin) {
+  return std::max({sizes_of(row, begin, 32).largest / 127, sizes_of(row, begin, 16).sum / 1014,
+                   sizes_of(row, begin + 16, 16).sum / 1014});
+}
+
+double shared_step_of(const std::vector<double>& row, std::size_t begin) {
+  const std::size_t block = begin / 256 * 256;
+  double widest = 0;
+  for (std::size_t g = block; g < block + 256; g += 32)
+    widest = std::max(widest, least_shared_step(row, g));
+  const double unit = widest / 64;
+  return unit == 0 ? 0 : std::min(std::ceil(least_shared_step(row, begin) / unit), 64.0) * unit;
+}
+
+// The step of every value of a row.
+std::vector<double> steps_in(const std::vector<double>& row, Steps steps) {
+  std::vector<double> out(row.size());
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const std::size_t begin = i / 32 * 32;
+    out[i] = i != begin             ? out[begin]
+             : steps == Steps::free ? step_of(row, begin)
+                                    : shared_step_of(row, begin);
+  }
+  return out;
 }
 
 Rows scaled(Rows rows, double factor) {
@@ -245,21 +283,27 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& want) 
         << "element " << i << ": got " << got[i] << ", want " << want[i];
 }
 
-Rows int8_rounded(const Rows& x) {
+Steps steps_of(const RunSetup& setup, DType weights) {
+  const bool has_integer_scales = weights == DType::q3_k || weights == DType::q4_k ||
+                                  weights == DType::q5_k || weights == DType::q6_k;
+  const bool avx512 = setup.isa == "avx512vnni" || setup.isa == "amx";
+  return avx512 && has_integer_scales ? Steps::shared : Steps::free;
+}
+
+Rows int8_rounded(const Rows& x, Steps steps) {
   Rows out = x;
-  for (std::size_t r = 0; r < x.size(); ++r)
-    for (std::size_t i = 0; i < x[r].size(); ++i) {
-      const double step = step_of(x[r], i);
-      out[r][i] = step == 0 ? 0 : std::nearbyint(x[r][i] / step) * step;
-    }
+  for (auto& row : out) {
+    const std::vector<double> step = steps_in(row, steps);
+    for (std::size_t i = 0; i < row.size(); ++i)
+      row[i] = step[i] == 0 ? 0 : std::nearbyint(row[i] / step[i]) * step[i];
+  }
   return out;
 }
 
-Rows int8_tolerance(const Rows& weights, const Rows& x) {
-  Rows half_steps = x;
-  for (std::size_t r = 0; r < x.size(); ++r)
-    for (std::size_t i = 0; i < x[r].size(); ++i) half_steps[r][i] = step_of(x[r], i) / 2;
-  Rows out = oracle_linear_magnitude(weights, half_steps);
+Rows int8_tolerance(const Rows& weights, const Rows& x, Steps steps) {
+  Rows half_steps;
+  for (const auto& row : x) half_steps.push_back(steps_in(row, steps));
+  Rows out = oracle_linear_magnitude(weights, scaled(half_steps, 0.5));
   const Rows rounding = f32_tolerance(weights, x);
   for (std::size_t r = 0; r < out.size(); ++r)
     for (std::size_t o = 0; o < out[r].size(); ++o) out[r][o] += rounding[r][o];
@@ -288,15 +332,17 @@ Rows fast_tolerance(const Rows& weights, const Rows& x) {
   return out;
 }
 
-Rows int8_exact_tolerance(const Rows& weights, const Rows& x) {
+Rows int8_exact_tolerance(const Rows& weights, const Rows& x, Steps steps) {
   Rows out = f32_tolerance(weights, x);
-  for (std::size_t r = 0; r < out.size(); ++r)
+  for (std::size_t r = 0; r < out.size(); ++r) {
+    const std::vector<double> step = steps_in(x[r], steps);
     for (std::size_t o = 0; o < out[r].size(); ++o) {
       double largest = 0;
       for (std::size_t i = 0; i < x[r].size(); ++i)
-        largest = std::max(largest, std::abs(weights[o][i]) * step_of(x[r], i));
+        largest = std::max(largest, std::abs(weights[o][i]) * step[i]);
       out[r][o] += 2 * largest;
     }
+  }
   return out;
 }
 

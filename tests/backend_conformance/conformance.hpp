@@ -88,17 +88,24 @@ void expect_near(const std::vector<float>& got, const Rows& want, const Rows& to
 /// Bit for bit.
 void expect_same(const std::vector<float>& got, const std::vector<float>& want);
 
-/// The error int8 activations may cause in W x: each input is off by at most half a step, step =
-/// largest |x| of its 32 neighbours / 127, plus f32 rounding of the sums.
-Rows int8_tolerance(const Rows& weights, const Rows& x);
+/// How exact products see an int8 activation, step * code with one step for 32 inputs:
+enum class Steps {
+  free,    ///< largest |x| / 127
+  shared,  ///< multiples of one unit in 256 inputs (plugins/backend_cpu/block_kernels.hpp)
+};
+Steps steps_of(const RunSetup& setup, DType weights);
+
+/// The error int8 activations may cause in W x: each input is off by at most half a step, plus f32
+/// rounding of the sums.
+Rows int8_tolerance(const Rows& weights, const Rows& x, Steps steps);
 /// The same for fast products: of both inputs and weights, steps of blocks of 256. The step of the
 /// weights follows the largest code a block could hold; in random blocks one nearly as large is
 /// there.
 Rows fast_tolerance(const Rows& weights, const Rows& x);
 /// x as int8 activations represent it.
-Rows int8_rounded(const Rows& x);
+Rows int8_rounded(const Rows& x, Steps steps);
 /// For W times int8_rounded(x): f32 rounding, and two inputs that fell on the other side of a step.
-Rows int8_exact_tolerance(const Rows& weights, const Rows& x);
+Rows int8_exact_tolerance(const Rows& weights, const Rows& x, Steps steps);
 /// f32 rounding alone: n_cols roundings of 2^-24, relative to sum |w x|.
 Rows f32_tolerance(const Rows& weights, const Rows& x);
 

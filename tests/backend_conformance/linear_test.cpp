@@ -1,5 +1,7 @@
 // norm_linear, linear_residual and gated_mlp against the oracle, for every weight type, instruction
 // set and shape, and their independence of batch and threads.
+#include <functional>
+
 #include "conformance.hpp"
 
 namespace dllm::test {
@@ -44,9 +46,12 @@ bool is_fast(const RunSetup& setup, DType dtype) {
   return setup.products == "fast" && is_k_type(dtype);
 }
 
-auto tolerance_of(const RunSetup& setup, DType dtype) {
+std::function<Rows(const Rows&, const Rows&)> tolerance_of(const RunSetup& setup, DType dtype) {
   if (is_fast(setup, dtype)) return fast_tolerance;
-  return in_integers(setup, dtype) ? int8_tolerance : f32_tolerance;
+  if (!in_integers(setup, dtype)) return f32_tolerance;
+  return [steps = steps_of(setup, dtype)](const Rows& weights, const Rows& x) {
+    return int8_tolerance(weights, x, steps);
+  };
 }
 
 class LinearOps : public testing::TestWithParam<DType> {};
@@ -96,8 +101,9 @@ TEST_P(LinearOps, NormLinearAgreesWithOracle) {
       expect_near(got_b, oracle_linear(file.decoded("b"), normed),
                   tolerance(file.decoded("b"), normed));
       if (!integers || is_fast(setup, dtype)) continue;
-      expect_near(got_b, oracle_linear(file.decoded("b"), int8_rounded(normed)),
-                  int8_exact_tolerance(file.decoded("b"), normed));
+      const Steps steps = steps_of(setup, dtype);
+      expect_near(got_b, oracle_linear(file.decoded("b"), int8_rounded(normed, steps)),
+                  int8_exact_tolerance(file.decoded("b"), normed, steps));
     }
   }
 }
