@@ -164,6 +164,7 @@ struct Kernels {
 // Tables that this build has; null where the compiler's target cannot have it.
 const Kernels* portable_kernels();
 const Kernels* avx2_kernels();
+const Kernels* avxvnni_kernels();
 const Kernels* avx512vnni_kernels();
 // Fast products of the instruction set of that name; null likewise.
 const FastKernels* avx512vnni_fast();
