@@ -148,6 +148,23 @@ TEST(CpuPlugin, ImportRefusesATypeItCannotDecodeNamingTensorAndType) {
   }
 }
 
+TEST(CpuPlugin, SaysHowMuchOfItsMemoryLiesInHugePages) {
+  std::string said;
+  const Log log([&](LogLevel level, std::string_view, std::string_view message) {
+    if (level == LogLevel::info) said += std::string(message) + "\n";
+  });
+  const auto backend = cpu_factory().create(options({{"threads", "1"}}), log);
+  WeightFile file;
+  file.add("matrix", DType::q8_0, 2048, 2048, 1);  // 4.25 MiB
+  const auto matrix = file.import_to(*backend, "matrix");
+  backend->reserve({.max_tokens = 1, .max_score_rows = 1, .max_sequences = 1, .max_cols = 64});
+  EXPECT_NE(said.find("% of it in huge pages (transparent_hugepage: "), std::string::npos) << said;
+  const auto report = backend->memory_report();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_GE(report->resident_bytes, 4U << 20);
+  EXPECT_LE(report->huge_bytes, report->resident_bytes);
+}
+
 TEST(CpuPlugin, ABufferBeyondAllMemoryIsRefusedWithBothNumbers) {
   const auto backend = make_backend({"portable"});
   try {

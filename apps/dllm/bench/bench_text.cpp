@@ -65,12 +65,16 @@ std::string peak_lines(const BenchResult& result) {
   return lines;
 }
 
+std::string bytes_text(std::uint64_t bytes) {
+  const auto n = static_cast<double>(bytes);
+  return n < 1e9 ? fmt::format("{:.1f} MB", n / 1e6) : fmt::format("{:.2f} GB", n / 1e9);
+}
+
 std::string memory_line(const BenchResult& result) {
-  std::string line =
-      fmt::format("memory  {:.2f} GB at most", static_cast<double>(result.peak_memory_bytes) / 1e9);
+  std::string line = fmt::format("memory  {} at most", bytes_text(result.peak_memory_bytes));
   if (result.memory && result.memory->resident_bytes > 0) {
-    line += fmt::format("; of {:.2f} GB in large pieces {:.0f} % lie in huge pages",
-                        static_cast<double>(result.memory->resident_bytes) / 1e9,
+    line += fmt::format("; of {} in large pieces {:.0f} % lie in huge pages",
+                        bytes_text(result.memory->resident_bytes),
                         100 * static_cast<double>(result.memory->huge_bytes) /
                             static_cast<double>(result.memory->resident_bytes));
     if (!result.memory->huge_pages.empty())
