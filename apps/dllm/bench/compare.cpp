@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "dllm/error.hpp"
+#include "output/console.hpp"
 #include "session/text_input.hpp"
 
 namespace dllm::cli {
@@ -101,9 +102,9 @@ std::string compare_text(const Json& comparison) {
                        each["new"].get<double>(), each["ratio"].get<double>());
   };
   const Json& step = comparison["ms_per_step"];
-  std::string text =
-      fmt::format("\nagainst {}\n{:<10} {:>10} {:>10} {:>7}\n",
-                  comparison["file"].get<std::string>(), "stage", "old ms", "new ms", "new/old");
+  std::string text = fmt::format("\nagainst {}\n{:<10} {:>10} {:>10} {:>7}\n",
+                                 single_line(comparison["file"].get<std::string>()), "stage",
+                                 "old ms", "new ms", "new/old");
   for (const auto& [stage, each] : comparison["stages_ms"].items())
     text += line(stage, each) + "\n";
   text += fmt::format("{}  {}, noise {:.1f} %\n", line("step", step),

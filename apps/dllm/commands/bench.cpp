@@ -176,6 +176,9 @@ int bench_command(const Settings& settings, Console& console) {
   console.note(fmt::format("backend {} ({}), sampler {}", result.backend, result.device.name,
                            result.sampler));
 
+  if (!loaded.backend->set_profile(nullptr))
+    console.warning(fmt::format("backend {} does not tell the stages of a step", result.backend));
+
   result.repeats = measure(plan, loaded, result.work, console);
   if (result.repeats.empty())
     throw Error(ErrorCode::interrupted, "interrupted before a repeat was complete");
