@@ -10,11 +10,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "dllm_sdk/presets_abi.h"
 #include "dllm_sdk/sampler.hpp"
 #include "time_schedule.hpp"
 
@@ -47,6 +50,20 @@ constexpr dllm_option_info kOptions[] = {
     dllm::sdk::boolean_option("exact", "false",
                               "keep the reference's defects (docs/samplers.md lists them)"),
 };
+
+// Dream, the call in its README (generation_config).
+constexpr dllm_preset_value kReference[] = {
+    {"steps", "512"},  {"algorithm", "origin"}, {"eps", "0.001"}, {"temperature", "0"},
+    {"alg_temp", "0"}, {"top_p", "1"},          {"top_k", "0"}};
+constexpr dllm_preset kPresets[] = {
+    {"reference", "the defaults of the original code", kReference, std::size(kReference), 0}};
+// llama.cpp's `--diffusion-algorithm` (examples/diffusion).
+constexpr dllm_option_alias kAliases[] = {{"algorithm", "0", "algorithm", "origin"},
+                                          {"algorithm", "1", "algorithm", "entropy"},
+                                          {"algorithm", "2", "algorithm", "topk_margin"},
+                                          {"algorithm", "4", "algorithm", "maskgit_plus"}};
+constexpr dllm_presets_v1 kPresetTable = {
+    sizeof(dllm_presets_v1), std::size(kPresets), kPresets, kAliases, std::size(kAliases), 0};
 
 enum class Algorithm : std::uint8_t { origin, maskgit_plus, topk_margin, entropy };
 
@@ -198,6 +215,10 @@ class DreamSampler final : public dllm::sdk::Sampler {
 
   std::unique_ptr<dllm::sdk::Run> start(const Canvas& canvas, std::uint64_t seed) const override {
     return std::make_unique<DreamRun>(settings_, canvas, seed);
+  }
+
+  static const void* extension(const char* name) {
+    return std::strcmp(name, DLLM_EXTENSION_PRESETS) == 0 ? &kPresetTable : nullptr;
   }
 
  private:

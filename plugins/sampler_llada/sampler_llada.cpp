@@ -7,12 +7,15 @@
 // block wait; masked ones before it compete. docs/samplers.md lists what `exact` changes.
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "block_schedule.hpp"
+#include "dllm_sdk/presets_abi.h"
 #include "dllm_sdk/sampler.hpp"
 
 namespace llada {
@@ -45,6 +48,20 @@ constexpr dllm_option_info kOptions[] = {
     dllm::sdk::boolean_option("exact", "false",
                               "keep the reference's defects (docs/samplers.md lists them)"),
 };
+
+// LLaDA generate.py, the defaults of generate().
+constexpr dllm_preset_value kReference[] = {{"steps", "128"},
+                                            {"block_length", "128"},
+                                            {"temperature", "0"},
+                                            {"cfg_scale", "0"},
+                                            {"remasking", "low_confidence"}};
+constexpr dllm_preset kPresets[] = {
+    {"reference", "the defaults of the original code", kReference, std::size(kReference), 0}};
+// llama.cpp's `--diffusion-algorithm` (examples/diffusion).
+constexpr dllm_option_alias kAliases[] = {{"algorithm", "3", "remasking", "random"},
+                                          {"algorithm", "4", "remasking", "low_confidence"}};
+constexpr dllm_presets_v1 kPresetTable = {
+    sizeof(dllm_presets_v1), std::size(kPresets), kPresets, kAliases, std::size(kAliases), 0};
 
 struct Settings {
   std::uint32_t steps = 0;
@@ -234,6 +251,10 @@ class LladaSampler final : public dllm::sdk::Sampler {
 
   std::unique_ptr<dllm::sdk::Run> start(const Canvas& canvas, std::uint64_t seed) const override {
     return std::make_unique<LladaRun>(settings_, canvas, seed);
+  }
+
+  static const void* extension(const char* name) {
+    return std::strcmp(name, DLLM_EXTENSION_PRESETS) == 0 ? &kPresetTable : nullptr;
   }
 
  private:

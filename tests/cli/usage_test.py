@@ -61,6 +61,11 @@ class BadUsage(CliCase):
         self.refused(["--sampler", "dream", "--remasking", "random"], "dream", "--sampler llada")
         self.refused(["--sampler", "llada", "--diffusion-algorithm", 1], "entropy", "llada")
 
+    def test_a_preset_nobody_has_is_named_with_those_there_are(self):
+        self.refused(["--preset", "referense"], "'referense'", "'reference'")
+        self.refused(["--sampler", "dream", "--preset", "referense"], "sampler dream", "'referense'", "'reference'")
+        self.refused(["--sampler", "dream", "--preset", "x"], "sampler dream", "presets are reference")
+
     def test_the_models_own_sampler_is_held_to_it_too(self):
         result = self.dllm("run", "-m", model(), "-p", "x", "--top-k", 3)
         self.assert_fails(result, USAGE, "llada", "'top_k'", "dream")

@@ -5,7 +5,7 @@
 namespace dllm::cli {
 namespace {
 
-constexpr unsigned kDecodes = kRun | kBench;
+constexpr unsigned kDecodes = kRun | kBench | kReplay;  // with a sampler's options
 constexpr unsigned kLoads = kRun | kLogits | kBench;
 constexpr unsigned kPrompts = kRun | kTokenize | kLogits | kBench;
 
@@ -64,9 +64,9 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
     // decoding
     {.name = "sampler", .value_name = "NAME", .help = "decoding rule; auto: the model's own",
      .group = Group::decoding, .commands = kDecodes, .default_value = "auto"},
-    {.name = "preset", .value_name = "NAME", .help = "reference: the defaults of the original code",
-     .group = Group::decoding, .commands = kDecodes, .type = OptionType::choice,
-     .choices = "default reference", .default_value = "default"},
+    {.name = "preset", .value_name = "NAME",
+     .help = "values the sampler names; reference: those of the original code",
+     .group = Group::decoding, .commands = kDecodes, .default_value = "default"},
     {.name = "steps", .spellings = "--diffusion-steps", .value_name = "N",
      .help = "denoising steps in all", .group = Group::decoding, .commands = kDecodes,
      .type = OptionType::integer, .minimum = 1, .maximum = kMaxCount, .owner = Owner::sampler},
@@ -134,6 +134,11 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      .commands = kRun, .type = OptionType::boolean, .default_value = "false"},
     {.name = "dump-step-stats", .value_name = "FILE", .help = "a JSON line per step to a file",
      .group = Group::output, .commands = kRun, .is_path = true},
+    {.name = "record", .value_name = "FILE",
+     .help = "plans, statistics and edits to a file, for `dllm replay`", .group = Group::output,
+     .commands = kRun, .is_path = true},
+    {.name = "recording", .value_name = "FILE", .help = "what `dllm run --record` wrote",
+     .group = Group::decoding, .commands = kReplay, .is_path = true, .command_line_only = true},
     {.name = "rows", .value_name = "ROWS", .help = "rows to write: \"0,5,7\"; all without it",
      .group = Group::output, .commands = kLogits},
     {.name = "out", .value_name = "FILE", .help = "x.npy: NumPy, else raw little-endian f32",
@@ -168,7 +173,7 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
     {.name = "folder", .value_name = "DIR", .help = "where to write it; sampler_NAME without it",
      .group = Group::plugins, .commands = kNewSampler, .is_path = true, .command_line_only = true},
     {.name = "plugin-dir", .value_name = "DIR", .help = "search plugins here first; repeatable",
-     .group = Group::plugins, .commands = kLoads | kPlugins, .repeatable = true,
+     .group = Group::plugins, .commands = kLoads | kPlugins | kReplay, .repeatable = true,
      .is_path = true},
     {.name = "config", .value_name = "FILE", .help = "options from a file; repeatable, later wins",
      .group = Group::settings, .repeatable = true, .is_path = true, .command_line_only = true},

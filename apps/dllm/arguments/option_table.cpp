@@ -18,6 +18,8 @@ constexpr std::array kCommands = std::to_array<CommandInfo>({
      "how long a step takes here, stage by stage, and how fast the machine could be"},
     {kPlugins, "plugins", "dllm plugins [options]",
      "plugins found and refused, with every option of samplers and backends"},
+    {kReplay, "replay", "dllm replay TRACE --sampler NAME [options]",
+     "a sampler on the recorded statistics of a run, without a model", "recording"},
     {kCheckPlugin, "check-plugin", "dllm check-plugin FILE [--set NAME=VALUE]",
      "does a sampler keep the rules of the boundary?", "plugin"},
     {kNewSampler, "new-sampler", "dllm new-sampler NAME [--folder DIR]",

@@ -27,7 +27,8 @@ enum Command : unsigned {
   kNewSampler = 1u << 5,
   kCheckPlugin = 1u << 6,
   kBench = 1u << 7,
-  kAllCommands = (1u << 8) - 1
+  kReplay = 1u << 8,
+  kAllCommands = (1u << 9) - 1
 };
 
 struct CommandInfo {

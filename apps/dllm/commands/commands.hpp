@@ -16,6 +16,7 @@ int tokenize_command(const Settings& settings, Console& console);
 int inspect_command(const Settings& settings, Console& console);
 int logits_command(const Settings& settings, Console& console);
 int bench_command(const Settings& settings, Console& console);
+int replay_command(const Settings& settings, Console& console);
 int plugins_command(const Settings& settings, Console& console);
 int check_plugin_command(const Settings& settings, Console& console);
 int new_sampler_command(const Settings& settings, Console& console);

@@ -45,6 +45,8 @@ int call(Command command, const Settings& settings, Console& console) {
       return bench_command(settings, console);
     case kPlugins:
       return plugins_command(settings, console);
+    case kReplay:
+      return replay_command(settings, console);
     case kCheckPlugin:
       return check_plugin_command(settings, console);
     case kNewSampler:

@@ -12,12 +12,14 @@ namespace {
 std::vector<PluginValue> plugin_values(const PluginRecord& plugin, const OptionValues& values,
                                        const Settings& settings, Owner owner) {
   const auto given = settings.plugin_options(owner);
-  const bool preset = owner == Owner::sampler && settings.text("preset") == "reference";
+  const OptionPreset* preset = owner == Owner::sampler ? chosen_preset(plugin, settings) : nullptr;
   std::vector<PluginValue> printed;
   for (const OptionInfo& info : plugin.options) {
     const std::string& value = values.at(info.name).text;
     const auto setting = given.find(info.name);
-    std::string origin = preset && value != info.default_value ? "preset reference" : "default";
+    const bool of_preset =
+        preset != nullptr && preset->values.contains(info.name) && value != info.default_value;
+    std::string origin = of_preset ? "preset " + preset->name : "default";
     if (setting != given.end()) origin = setting->second.origin();
     printed.push_back({info.name, value, origin});
   }

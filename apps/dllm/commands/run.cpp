@@ -20,6 +20,7 @@
 #include "session/seed.hpp"
 #include "session/stopwatch.hpp"
 #include "session/text_input.hpp"
+#include "trace/trace_writer.hpp"
 
 namespace dllm::cli {
 namespace {
@@ -28,6 +29,7 @@ namespace {
 struct Watchers {
   std::unique_ptr<StepStatsFile> stats;  ///< null without --dump-step-stats
   std::unique_ptr<StepObserver> screen;
+  std::unique_ptr<TraceWriter> trace;  ///< null without --record
 
   void on_step(const StepView& view) const {
     if (stats) stats->on_step(view);
@@ -38,6 +40,7 @@ struct Watchers {
 /// What the run came to.
 struct Outcome {
   std::vector<std::int32_t> tokens;  ///< generated, before the end token; final ones only
+  std::vector<std::int32_t> canvas;  ///< prompt and all
   std::string text;
   std::string finish_reason;  ///< "stop", "length", "interrupted"
   std::uint32_t steps = 0;
@@ -49,11 +52,27 @@ struct Outcome {
   }
 };
 
-void check_stats_path(const Settings& settings) {
+void check_watch_paths(const Settings& settings) {
   const std::string path = settings.text("dump-step-stats");
+  if (const std::string trace = settings.text("record"); !trace.empty()) {
+    check_output_path(settings, trace, "record");
+  }
   if (path != "-") return check_output_path(settings, path, "dump-step-stats");
   throw Error(ErrorCode::bad_usage, "step statistics cannot go to standard output",
               settings.origin("dump-step-stats"), "give a file: only the answer is written there");
+}
+
+TraceHeader trace_header(const RunPlan& plan) {
+  TraceHeader header;
+  header.model = plan.model.path;
+  header.sampler = plan.sampler->id();
+  for (const auto& [name, value] : plan.sampler->values()) header.options[name] = value.text;
+  header.seed = plan.request.seed;
+  header.ignore_eos = plan.request.ignore_eos;
+  header.facts = plan.request.facts;
+  header.ids = plan.request.ids;
+  header.editable = plan.request.editable;
+  return header;
 }
 
 Watchers make_watchers(const Settings& settings, const RunPlan& plan, Console& console) {
@@ -61,6 +80,9 @@ Watchers make_watchers(const Settings& settings, const RunPlan& plan, Console& c
   const Tokenizer& tokenizer = *plan.model.tokenizer;
   if (const std::string path = settings.text("dump-step-stats"); !path.empty()) {
     watchers.stats = std::make_unique<StepStatsFile>(path, tokenizer);
+  }
+  if (const std::string path = settings.text("record"); !path.empty()) {
+    watchers.trace = std::make_unique<TraceWriter>(path, trace_header(plan), tokenizer);
   }
   if (settings.flag("visual")) {
     watchers.screen = std::make_unique<CanvasView>(console, tokenizer, plan.prompt.size());
@@ -116,8 +138,13 @@ Outcome generate(const Settings& settings, const RunPlan& plan, Model& model,
   Engine engine(model, {.max_sequences = 1,
                         .max_sequence_length = length,
                         .max_tokens = plan.forward_tokens,
-                        .full_logits = settings.flag("full-logits")});
-  const SequenceId id = engine.add(plan.request);
+                        .full_logits = settings.flag("full-logits"),
+                        .record_top_list = watchers.trace ? kTraceTopList : 0});
+  SequenceRequest request = plan.request;
+  if (watchers.trace) {
+    request.recorder = [&](const SequenceRound& round) { watchers.trace->add(round); };
+  }
+  const SequenceId id = engine.add(std::move(request));
   const Stopwatch watch;
   while (engine.running() && !interrupted()) {
     const Stopwatch step_watch;
@@ -134,6 +161,7 @@ Outcome generate(const Settings& settings, const RunPlan& plan, Model& model,
   }
   Outcome outcome = make_outcome(result, plan);
   outcome.generate_ms = generate_ms;
+  outcome.canvas.assign(result.ids.begin(), result.ids.end());
   return outcome;
 }
 
@@ -180,7 +208,7 @@ std::string summary(const Outcome& outcome, const RunPlan& plan) {
 
 int run_command(const Settings& settings, Console& console) {
   require_model_path(settings);
-  check_stats_path(settings);
+  check_watch_paths(settings);
   const std::unique_ptr<Runtime> runtime = make_runtime(settings, console);
   const SamplerChoice sampler = choose_sampler(runtime->plugins(), settings);
   const BackendChoice backend = choose_backend(*runtime, settings);
@@ -203,6 +231,7 @@ int run_command(const Settings& settings, Console& console) {
                    ? dump_line(outcome_json(outcome, plan, backend, device, load_ms)) + "\n"
                    : outcome.text + "\n");
   console.note(summary(outcome, plan));
+  if (watchers.trace) watchers.trace->finish(outcome.canvas, outcome.finish_reason);
   if (watchers.stats) watchers.stats->finish();  // last: a full disk must not cost the answer
   return outcome.finish_reason == "interrupted" ? exit_status(ErrorCode::interrupted) : 0;
 }

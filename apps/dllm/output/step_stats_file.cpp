@@ -7,27 +7,9 @@
 
 #include "dllm/error.hpp"
 #include "output/json.hpp"
+#include "trace/trace.hpp"
 
 namespace dllm::cli {
-namespace {
-
-std::string_view kind_name(std::uint32_t kind) {
-  switch (kind) {
-    case DLLM_EDIT_COMMIT:
-      return "commit";
-    case DLLM_EDIT_REPLACE:
-      return "replace";
-    case DLLM_EDIT_REMASK:
-      return "remask";
-    case DLLM_EDIT_COMMIT_REVOCABLE:
-      return "commit_revocable";
-    default:
-      return "unknown";
-  }
-}
-
-}  // namespace
-
 StepStatsFile::StepStatsFile(const std::string& path, const Tokenizer& tokenizer)
     : path_(path), tokenizer_(tokenizer) {
   errno = 0;
@@ -42,7 +24,7 @@ void StepStatsFile::on_step(const StepView& view) {
   Json edits = Json::array();
   for (const dllm_edit& edit : view.edits) {
     const bool has_token = edit.kind != DLLM_EDIT_REMASK;
-    edits.push_back({{"kind", kind_name(edit.kind)},
+    edits.push_back({{"kind", edit_kind_name(edit.kind)},
                      {"position", edit.position},
                      {"token", has_token ? Json(edit.token) : Json(nullptr)},
                      {"piece", has_token ? Json(tokenizer_.piece(edit.token)) : Json(nullptr)},

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "dllm/error.hpp"
@@ -12,39 +11,6 @@ namespace dllm::cli {
 namespace {
 
 using GivenOptions = std::map<std::string, Setting, std::less<>>;
-
-struct PresetValue {
-  std::string_view sampler, option, value;
-};
-
-// Defaults of the original code: LLaDA `generate.py`, Dream `generation_config` of its README call.
-constexpr std::array kReferencePreset = std::to_array<PresetValue>({
-    {"llada", "steps", "128"},
-    {"llada", "block_length", "128"},
-    {"llada", "temperature", "0"},
-    {"llada", "cfg_scale", "0"},
-    {"llada", "remasking", "low_confidence"},
-    {"dream", "steps", "512"},
-    {"dream", "algorithm", "origin"},
-    {"dream", "eps", "0.001"},
-    {"dream", "temperature", "0"},
-    {"dream", "alg_temp", "0"},
-    {"dream", "top_p", "1"},
-    {"dream", "top_k", "0"},
-});
-
-// llama.cpp's `--diffusion-algorithm 0..4` (examples/diffusion) and the options here that mean it.
-struct NumberedAlgorithm {
-  std::string_view number, option, value;
-};
-constexpr std::array kNumberedAlgorithms = std::to_array<NumberedAlgorithm>({
-    {"0", "algorithm", "origin"},
-    {"1", "algorithm", "entropy"},
-    {"2", "algorithm", "topk_margin"},
-    {"3", "remasking", "random"},
-    {"4", "algorithm", "maskgit_plus"},
-    {"4", "remasking", "low_confidence"},
-});
 
 const OptionInfo* find_info(const PluginRecord& plugin, std::string_view name) {
   const auto found = std::ranges::find(plugin.options, name, &OptionInfo::name);
@@ -86,38 +52,67 @@ std::vector<std::string> others_with(const PluginRegistry& registry, const Plugi
               setting.origin(), fix);
 }
 
-bool has_choice(const PluginRecord& plugin, std::string_view option, std::string_view value) {
+// Does the sampler take the value as it stands?
+bool takes(const PluginRecord& plugin, const std::string& option, const std::string& value) {
   const OptionInfo* info = find_info(plugin, option);
-  return info != nullptr && std::ranges::find(info->choices, value) != info->choices.end();
+  if (info == nullptr) return false;
+  try {
+    parse_option(*info, value, plugin.id);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
-// Turns "algorithm = 1" into the option and value of this sampler that llama.cpp's number means.
-void translate_numbered_algorithm(const PluginRecord& sampler, GivenOptions& given) {
-  const auto entry = given.find("algorithm");
-  if (entry == given.end()) return;
-  const Setting setting = entry->second;
+const OptionAlias* find_alias(const PluginRecord& sampler, std::string_view option,
+                              std::string_view value) {
+  const auto found = std::ranges::find_if(sampler.aliases, [&](const OptionAlias& alias) {
+    return alias.option == option && alias.value == value;
+  });
+  return found == sampler.aliases.end() ? nullptr : &*found;
+}
+
+// What the other samplers understand by a spelling that this one does not know, and the refusal.
+void refuse_foreign_alias(const PluginRegistry& registry, const PluginRecord& sampler,
+                          const std::string& name, const Setting& setting) {
+  const std::string& value = setting.values.front();
   std::string meanings;
-  for (const NumberedAlgorithm& known : kNumberedAlgorithms) {
-    if (setting.values.front() != known.number) continue;
-    if (has_choice(sampler, known.option, known.value)) {
-      given.erase(entry);
-      Setting translated{{std::string(known.value)}, setting.spelled, setting.place};
-      const auto [other, is_new] = given.emplace(known.option, translated);
-      if (is_new) return;
-      throw Error(
-          ErrorCode::bad_usage,
-          fmt::format("{} and {} both choose the rule", setting.spelled, other->second.spelled),
-          setting.place, "give one of them");
-    }
-    meanings += fmt::format("{}{} {}", meanings.empty() ? "" : " or ", known.option, known.value);
+  for (const PluginRecord& other : registry.records()) {
+    const OptionAlias* alias = other.accepted ? find_alias(other, name, value) : nullptr;
+    if (alias == nullptr) continue;
+    meanings += fmt::format("{}{} {} (sampler {})", meanings.empty() ? "" : " or ",
+                            alias->means_option, alias->means_value, other.id);
   }
   if (meanings.empty()) return;
-  throw Error(ErrorCode::bad_usage,
-              fmt::format("algorithm {} of llama.cpp is {}, which sampler {} does not have",
-                          setting.values.front(), meanings, sampler.id),
-              setting.origin(),
-              fmt::format("use another --sampler, or its options: {}",
-                          fmt::join(option_names(sampler), ", ")));
+  throw Error(
+      ErrorCode::bad_usage,
+      fmt::format("{} {} is {}, which sampler {} does not have", name, value, meanings, sampler.id),
+      setting.origin(),
+      fmt::format("use another --sampler, or its options: {}",
+                  fmt::join(option_names(sampler), ", ")));
+}
+
+// Turns spellings of other programs ("algorithm = 1" of llama.cpp) into what the sampler says they
+// mean.
+void translate_aliases(const PluginRegistry& registry, const PluginRecord& sampler,
+                       GivenOptions& given) {
+  const GivenOptions as_given = given;
+  for (const auto& [name, setting] : as_given) {
+    const std::string& value = setting.values.front();
+    const OptionAlias* alias = find_alias(sampler, name, value);
+    if (alias == nullptr) {
+      if (!takes(sampler, name, value)) refuse_foreign_alias(registry, sampler, name, setting);
+      continue;
+    }
+    given.erase(name);
+    const Setting translated{{alias->means_value}, setting.spelled, setting.place};
+    const auto [other, is_new] = given.emplace(alias->means_option, translated);
+    if (is_new) continue;
+    throw Error(
+        ErrorCode::bad_usage,
+        fmt::format("{} and {} both choose the rule", setting.spelled, other->second.spelled),
+        setting.place, "give one of them");
+  }
 }
 
 // Each value against its info, so that the message says where it was given; then all of them.
@@ -134,9 +129,34 @@ OptionValues check_given(const PluginRegistry& registry, const PluginRecord& plu
   return check_options(plugin.options, texts, owner);
 }
 
-bool is_numbered_algorithm(std::string_view text) {
-  return std::ranges::find(kNumberedAlgorithms, text, &NumberedAlgorithm::number) !=
-         kNumberedAlgorithms.end();
+bool is_alias_of_any(const PluginRegistry& registry, std::string_view name,
+                     std::string_view value) {
+  return std::ranges::any_of(registry.records(), [&](const PluginRecord& sampler) {
+    return sampler.accepted && find_alias(sampler, name, value) != nullptr;
+  });
+}
+
+std::vector<std::string> preset_names(const PluginRecord& sampler) {
+  std::vector<std::string> names;
+  for (const OptionPreset& preset : sampler.presets) names.push_back(preset.name);
+  return names;
+}
+
+constexpr std::string_view kNoPreset = "default";
+
+// Where the sampler is not yet known: one of them must have the preset.
+void check_preset_of_any(const PluginRegistry& registry, const Settings& settings) {
+  const std::string name = settings.text("preset");
+  std::vector<std::string> names = {std::string(kNoPreset)};
+  for (const PluginRecord& sampler : registry.records()) {
+    for (std::string& known : preset_names(sampler)) names.push_back(std::move(known));
+  }
+  if (std::ranges::find(names, name) != names.end()) return;
+  const std::string near = nearest_match(name, names);
+  throw Error(ErrorCode::bad_usage, fmt::format("no sampler has a preset '{}'", name),
+              settings.origin("preset"),
+              near.empty() ? std::string("`dllm plugins` lists the presets of each sampler")
+                           : fmt::format("did you mean '{}'?", near));
 }
 
 // One option against all samplers: fine when one takes it, else the refusal of the last that has
@@ -168,31 +188,33 @@ void check_with_any(const PluginRegistry& registry, const std::string& name,
 
 }  // namespace
 
-std::map<std::string, std::string, std::less<>> reference_preset(std::string_view sampler_id) {
-  std::map<std::string, std::string, std::less<>> values;
-  for (const PresetValue& entry : kReferencePreset) {
-    if (entry.sampler == sampler_id) values.emplace(entry.option, entry.value);
-  }
-  if (values.empty()) {
-    throw Error(ErrorCode::bad_usage,
-                fmt::format("sampler {} has no preset 'reference'", sampler_id), "--preset",
-                "leave it out, or use --sampler llada or dream");
-  }
-  return values;
+const OptionPreset* chosen_preset(const PluginRecord& sampler, const Settings& settings) {
+  const std::string name = settings.text("preset");
+  if (name == kNoPreset) return nullptr;
+  const auto found = std::ranges::find(sampler.presets, name, &OptionPreset::name);
+  if (found != sampler.presets.end()) return &*found;
+  const std::vector<std::string> names = preset_names(sampler);
+  const std::string near = nearest_match(name, names);
+  throw Error(ErrorCode::bad_usage, fmt::format("sampler {} has no preset '{}'", sampler.id, name),
+              settings.origin("preset"),
+              names.empty()  ? std::string("leave it out: this sampler describes none")
+              : near.empty() ? fmt::format("its presets are {}", fmt::join(names, ", "))
+                             : fmt::format("did you mean '{}'?", near));
 }
 
 OptionValues sampler_options(const PluginRegistry& registry, const PluginRecord& sampler,
                              const Settings& settings) {
   GivenOptions given = settings.plugin_options(Owner::sampler);
-  translate_numbered_algorithm(sampler, given);
-  std::map<std::string, std::string, std::less<>> texts;
-  if (settings.text("preset") == "reference") texts = reference_preset(sampler.id);
-  return check_given(registry, sampler, given, std::move(texts));
+  translate_aliases(registry, sampler, given);
+  const OptionPreset* preset = chosen_preset(sampler, settings);
+  return check_given(registry, sampler, given,
+                     preset == nullptr ? decltype(preset->values){} : preset->values);
 }
 
 void check_sampler_options_of_any(const PluginRegistry& registry, const Settings& settings) {
+  check_preset_of_any(registry, settings);
   for (const auto& [name, setting] : settings.plugin_options(Owner::sampler)) {
-    if (name == "algorithm" && is_numbered_algorithm(setting.values.front())) continue;
+    if (is_alias_of_any(registry, name, setting.values.front())) continue;
     check_with_any(registry, name, setting);
   }
 }

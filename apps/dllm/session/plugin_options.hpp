@@ -27,7 +27,8 @@ void check_sampler_options_of_any(const PluginRegistry& registry, const Settings
 OptionValues backend_options(const PluginRegistry& registry, const PluginRecord& backend,
                              const Settings& settings);
 
-/// What `--preset reference` sets for a sampler; throws Error (bad_usage) for one it does not know.
-std::map<std::string, std::string, std::less<>> reference_preset(std::string_view sampler_id);
+/// The preset --preset names, or null for "default". Throws Error (bad_usage) with the sampler's own
+/// presets.
+const OptionPreset* chosen_preset(const PluginRecord& sampler, const Settings& settings);
 
 }  // namespace dllm::cli

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,18 @@ namespace dllm {
 
 using SequenceId = std::uint32_t;
 
+/// One round as the sampler saw and answered it, for whoever records a run. Borrowed for the call.
+struct SequenceRound {
+  const dllm_canvas& canvas;  ///< before the edits
+  const dllm_plan& plan;
+  const dllm_stats& answers;  ///< what the sampler got; n_rows 0 for a round without a forward
+  /// Where EngineLimits::record_top_list is set and there was a forward: every statistic of every
+  /// position of the canvas, under the plan's parameters; else n_rows 0.
+  const dllm_stats& all;
+  std::span<const dllm_edit> edits;  ///< as returned, not yet checked
+  bool finished = false;             ///< the sampler says so
+};
+
 /// What a sequence starts from. Masked positions may lie anywhere.
 struct SequenceRequest {
   std::vector<std::int32_t> ids;       ///< the canvas; mask_id where to be filled
@@ -37,6 +50,7 @@ struct SequenceRequest {
   std::uint64_t seed = 0;
   bool ignore_eos = false;      ///< do not end at a stop token
   std::uint32_t max_steps = 0;  ///< 0: a bound from the canvas (progress guard)
+  std::function<void(const SequenceRound&)> recorder;  ///< called after each round; may be empty
 };
 
 enum class SequenceStatus { running, finished, failed };
@@ -83,6 +97,9 @@ struct EngineLimits {
   std::uint32_t max_sequence_length = 0;
   std::uint32_t max_tokens = 0;  ///< of a forward, guidance pairs included
   bool full_logits = false;      ///< score every position, as a generic runtime would
+  /// Above 0: score every position with all statistics and a top list of this length (at most 64),
+  /// for recorders. The tokens are the same.
+  std::uint32_t record_top_list = 0;
 };
 
 /// Everything about a request that can be found wrong without weights: sizes, ids, context, and

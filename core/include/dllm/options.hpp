@@ -34,6 +34,19 @@ struct OptionInfo {
   std::string range_text() const;
 };
 
+/// A named set of option values, as a sampler describes it (extension "dllm.presets/1").
+struct OptionPreset {
+  std::string name;
+  std::string help;
+  std::map<std::string, std::string, std::less<>> values;  ///< option to text
+};
+
+/// What an option and value of another program's spelling mean here.
+struct OptionAlias {
+  std::string option, value;
+  std::string means_option, means_value;
+};
+
 struct OptionValue {
   std::string text;          ///< canonical text form
   std::int64_t integer = 0;  ///< integer and boolean (0, 1)

@@ -37,8 +37,10 @@ struct PluginRecord {
   std::string summary;
   std::filesystem::path path;
   bool accepted = false;
-  std::string reason;               ///< where refused: one sentence, with the remedy
-  std::vector<OptionInfo> options;  ///< samplers and backends
+  std::string reason;                 ///< where refused: one sentence, with the remedy
+  std::vector<OptionInfo> options;    ///< samplers and backends
+  std::vector<OptionPreset> presets;  ///< samplers
+  std::vector<OptionAlias> aliases;   ///< samplers
 
   // Where accepted, the one of its kind; they live until the process ends.
   const dllm_sampler_v1* sampler = nullptr;

@@ -115,7 +115,7 @@ struct Engine::Impl {
   void guard_progress(const Sequence& sequence) const;
   void size_answers();
   void apply_answers(std::size_t index);
-  void apply(Sequence& sequence, const dllm_stats& stats, bool forward);
+  void apply(Sequence& sequence, const dllm_stats& answers, const dllm_stats& all, bool forward);
 
   Model& model;
   EngineLimits limits;
@@ -178,7 +178,7 @@ void Engine::Impl::plan_one(Sequence& sequence) {
     }
     dllm_stats none{};
     none.struct_size = sizeof none;
-    apply(sequence, none, false);
+    apply(sequence, none, none, false);
   }
 }
 
@@ -204,9 +204,15 @@ void Engine::Impl::size_answers() {
   stats.reserve(limits.max_tokens, n_prob_of, n_top);
 }
 
-void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, bool forward) {
-  const dllm_edits edits = sequence.run.apply(sequence.canvas.view(), answers);
+void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, const dllm_stats& all,
+                         bool forward) {
+  const dllm_canvas canvas = sequence.canvas.view();
+  const dllm_edits edits = sequence.run.apply(canvas, answers);
   const std::span<const dllm_edit> list(edits.edits, edits.n_edits);
+  if (sequence.request.recorder) {
+    sequence.request.recorder(
+        {canvas, sequence.plan, answers, all, list, edits.status == DLLM_RUN_FINISHED});
+  }
   sequence.canvas.apply(list, sequence.sampler_id());
   if (forward || !list.empty()) {
     report.sequences.push_back({sequence.id, sequence.canvas.step(), forward, answers.n_rows,
@@ -238,7 +244,8 @@ void Engine::Impl::apply_answers(std::size_t index) {
                   "its weights are damaged, or so large that it overflows: download or convert it "
                   "again");
     }
-    apply(sequence, batch.answers(index, sequence.plan, stats), true);
+    apply(sequence, batch.answers(index, sequence.plan, stats), batch.all_answers(index, stats),
+          true);
   } catch (const Error& error) {
     sequence.fail(error);
   }

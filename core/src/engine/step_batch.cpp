@@ -4,8 +4,16 @@
 #include <numeric>
 
 namespace dllm {
+namespace {
 
-StepBatch::StepBatch(const EngineLimits& limits) : full_logits_(limits.full_logits) {
+constexpr std::uint32_t kRecordedStats =
+    kStatSampled | kStatArgmax | kStatTop2 | kStatEntropy | kStatLogSumExp | kStatTopList;
+
+}  // namespace
+
+StepBatch::StepBatch(const EngineLimits& limits)
+    : full_logits_(limits.full_logits || limits.record_top_list > 0),
+      record_top_list_(limits.record_top_list) {
   all_positions_.resize(full_logits_ ? limits.max_sequence_length : 0);
   std::iota(all_positions_.begin(), all_positions_.end(), 0u);
   ids_.reserve(limits.max_tokens);
@@ -57,6 +65,10 @@ void StepBatch::add(const dllm_plan& plan, const Canvas& canvas, const dllm_mode
   request.suppress_confidence = {plan.suppress_confidence, plan.n_suppress_confidence};
   request.prob_of = {plan.prob_of, plan.n_prob_of};
   request.top_list = plan.n_top_list;
+  if (record_top_list_ > 0) {
+    request.want |= kRecordedStats;
+    request.top_list = std::max(request.top_list, record_top_list_);
+  }
   request.allow_all = (plan.flags & DLLM_PLAN_ALLOW_ALL) != 0;
   request.mask_id = facts.mask_id;
   request.n_tokens = facts.n_tokens;
@@ -136,6 +148,28 @@ dllm_stats StepBatch::answers(std::size_t index, const dllm_plan& plan, const He
   out.top_probs = wanted(DLLM_STAT_TOP_LIST, source->top_probs, source->top_stride);
   out.n_prob_of = source->prob_of_stride;
   out.n_top_list = source->top_stride;
+  return out;
+}
+
+dllm_stats StepBatch::all_answers(std::size_t index, const HeadStats& stats) const {
+  dllm_stats out{};
+  out.struct_size = sizeof out;
+  if (record_top_list_ == 0) return out;
+  const StatsRequest& request = requests_[index];
+  const std::size_t first = request.first_row;
+  out.n_rows = static_cast<std::uint32_t>(request.positions.size());
+  out.positions = request.positions.data();
+  out.sampled = stats.sampled.data() + first;
+  out.sampled_prob = stats.sampled_prob.data() + first;
+  out.argmax = stats.argmax.data() + first;
+  out.top1_prob = stats.top1_prob.data() + first;
+  out.top2_prob = stats.top2_prob.data() + first;
+  out.entropy = stats.entropy.data() + first;
+  out.log_sum_exp = stats.log_sum_exp.data() + first;
+  out.top_ids = stats.top_ids.data() + first * stats.top_stride;
+  out.top_probs = stats.top_probs.data() + first * stats.top_stride;
+  out.n_prob_of = stats.prob_of_stride;
+  out.n_top_list = stats.top_stride;
   return out;
 }
 

@@ -36,6 +36,8 @@ class StepBatch {
   /// What the sampler of sequence `index` (in the order of add) asked, out of all answers. Pointers
   /// live until the next call.
   dllm_stats answers(std::size_t index, const dllm_plan& plan, const HeadStats& stats);
+  /// Every statistic of every position, where all are recorded; else none. Borrows `stats`.
+  dllm_stats all_answers(std::size_t index, const HeadStats& stats) const;
   /// Canvas position of the first non-finite answer among those the plan asked for.
   std::optional<std::uint32_t> first_non_finite(std::size_t index, const dllm_plan& plan,
                                                 const HeadStats& stats) const;
@@ -47,6 +49,7 @@ class StepBatch {
   void pick(std::size_t index, const dllm_plan& plan, const HeadStats& stats);
 
   bool full_logits_;
+  std::uint32_t record_top_list_;
   std::vector<std::uint32_t> all_positions_;  // 0, 1, 2, ...: what --full-logits asks for
   std::vector<std::int32_t> ids_;
   std::vector<std::int32_t> positions_;

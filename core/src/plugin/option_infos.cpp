@@ -22,12 +22,6 @@ constexpr std::uint32_t kMaxChoices = 1000;
 constexpr std::size_t kFirstInfoBytes =
     offsetof(dllm_option_info, choices) + sizeof(dllm_option_info::choices);
 
-bool is_option_name(std::string_view name) {
-  return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-  });
-}
-
 std::string judge_value(const OptionInfo& info) {
   if (info.type == OptionType::integer || info.type == OptionType::number) {
     if (!(info.minimum <= info.maximum)) {
@@ -81,6 +75,12 @@ std::string copy_info(const dllm_option_info& from, std::uint32_t index, OptionI
 }
 
 }  // namespace
+
+bool is_option_name(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
 
 // The values of OptionType are those of the SDK.
 static_assert(static_cast<unsigned>(OptionType::integer) == DLLM_OPTION_INTEGER);

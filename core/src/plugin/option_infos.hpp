@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "dllm_sdk/sampler_abi.h"
 
 namespace dllm {
+
+/// 1 to 64 of a-z, 0-9 and _.
+bool is_option_name(std::string_view name);
 
 /// The infos of a sampler, or the fact that makes them malformed: a bad or repeated name, a type
 /// out of range, a choice without choices, a default that its own range refuses.

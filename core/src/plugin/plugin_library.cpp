@@ -11,6 +11,7 @@
 
 #include "plugin/foreign_text.hpp"
 #include "plugin/option_infos.hpp"
+#include "plugin/preset_infos.hpp"
 
 namespace dllm {
 namespace {
@@ -97,6 +98,12 @@ Refusal accept_sampler(const void* entry_result, PluginRecord& record) {
     return {"its options are malformed: " + *fact, kReport};
   }
   record.options = std::get<std::vector<OptionInfo>>(std::move(infos));
+  SamplerPresets offered;
+  if (const std::string fact = read_presets(*table, record.options, offered); !fact.empty()) {
+    return {"its presets are malformed: " + fact, kReport};
+  }
+  record.presets = std::move(offered.presets);
+  record.aliases = std::move(offered.aliases);
   record.sampler = table;
   return {};
 }

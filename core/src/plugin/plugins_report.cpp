@@ -25,6 +25,14 @@ Json options_json(const PluginRecord& record) {
   return list;
 }
 
+Json presets_json(const PluginRecord& record) {
+  Json list = Json::array();
+  for (const OptionPreset& preset : record.presets) {
+    list.push_back({{"name", preset.name}, {"help", preset.help}, {"values", preset.values}});
+  }
+  return list;
+}
+
 void add_backend(const PluginRecord& record, Json& out) {
   const BackendFactory::Probe found = probe_backend(record);
   out["usable"] = found.usable;
@@ -48,6 +56,7 @@ Json record_json(const PluginRecord& record) {
               {"reason", record.reason},
               {"summary", record.summary},
               {"options", options_json(record)}};
+  if (record.sampler != nullptr) out["presets"] = presets_json(record);
   if (record.backend != nullptr) add_backend(record, out);
   if (record.model != nullptr) {
     const auto names = record.model->architectures();
@@ -69,6 +78,15 @@ void add_options(const PluginRecord& record, Lines out) {
   }
 }
 
+void add_presets(const PluginRecord& record, Lines out) {
+  for (const OptionPreset& preset : record.presets) {
+    fmt::format_to(out, "    preset {}:", preset.name);
+    for (const auto& [option, value] : preset.values) fmt::format_to(out, " {}={}", option, value);
+    if (!preset.help.empty()) fmt::format_to(out, "; {}", preset.help);
+    fmt::format_to(out, "\n");
+  }
+}
+
 void add_accepted(const PluginRecord& record, Lines out) {
   fmt::format_to(out, "{} {} {}", plugin_kind_name(record.kind), record.id, record.version);
   if (!record.summary.empty()) fmt::format_to(out, ": {}", record.summary);
@@ -85,6 +103,7 @@ void add_accepted(const PluginRecord& record, Lines out) {
     fmt::format_to(out, "    architectures {}\n", fmt::join(names.begin(), names.end(), ", "));
   }
   add_options(record, out);
+  add_presets(record, out);
 }
 
 }  // namespace

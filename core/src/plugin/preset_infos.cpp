@@ -1,0 +1,107 @@
+#include "plugin/preset_infos.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "dllm/error.hpp"
+#include "dllm_sdk/presets_abi.h"
+#include "plugin/foreign_text.hpp"
+#include "plugin/option_infos.hpp"
+
+namespace dllm {
+namespace {
+
+// Far above any real plugin.
+constexpr std::uint32_t kMaxListed = 1000;
+
+std::string text_of(const char* text) { return text == nullptr ? std::string() : printable(text); }
+
+// The fact where `value` is not one of the option's, or the option not one of the sampler's.
+std::string judge_pair(const std::vector<OptionInfo>& infos, const std::string& owner,
+                       const std::string& option, const std::string& value) {
+  const auto info = std::ranges::find(infos, option, &OptionInfo::name);
+  if (info == infos.end())
+    return fmt::format("{} names option '{}', which is not its own", owner, option);
+  try {
+    parse_option(*info, value, owner);
+  } catch (const Error& error) {
+    return fmt::format("{}: {}", owner, error.fact());
+  }
+  return {};
+}
+
+std::string copy_preset(const dllm_preset& from, const std::vector<OptionInfo>& infos,
+                        OptionPreset& to) {
+  to.name = text_of(from.name);
+  to.help = text_of(from.help);
+  if (!is_option_name(to.name)) {
+    return fmt::format("a preset is named '{}', a name has 1 to 64 of a-z, 0-9 and _", to.name);
+  }
+  const std::string owner = fmt::format("preset {}", to.name);
+  if (from.n_values > kMaxListed || (from.n_values > 0 && from.values == nullptr)) {
+    return fmt::format("{} has {} values and {}", owner, from.n_values,
+                       from.values == nullptr ? std::string("no list")
+                                              : fmt::format("{} are allowed", kMaxListed));
+  }
+  for (const dllm_preset_value& pair : std::span(from.values, from.n_values)) {
+    const std::string option = text_of(pair.option);
+    const std::string value = text_of(pair.value);
+    if (std::string fact = judge_pair(infos, owner, option, value); !fact.empty()) return fact;
+    if (!to.values.emplace(option, value).second) {
+      return fmt::format("{} gives option {} twice", owner, option);
+    }
+  }
+  return {};
+}
+
+std::string copy_alias(const dllm_option_alias& from, const std::vector<OptionInfo>& infos,
+                       OptionAlias& to) {
+  to = {text_of(from.option), text_of(from.value), text_of(from.means_option),
+        text_of(from.means_value)};
+  const std::string owner = fmt::format("the alias of {} = {}", to.option, to.value);
+  if (to.option.empty() || to.value.empty()) return "an alias names no option or no value";
+  return judge_pair(infos, owner, to.means_option, to.means_value);
+}
+
+std::string judge_table(const dllm_presets_v1& table) {
+  if (table.struct_size < sizeof(dllm_presets_v1)) {
+    return fmt::format("their table has {} bytes, {} are needed", table.struct_size,
+                       sizeof(dllm_presets_v1));
+  }
+  if (table.n_presets > kMaxListed || (table.n_presets > 0 && table.presets == nullptr) ||
+      table.n_aliases > kMaxListed || (table.n_aliases > 0 && table.aliases == nullptr)) {
+    return fmt::format(
+        "{} presets and {} aliases; at most {} of each are allowed, with their lists",
+        table.n_presets, table.n_aliases, kMaxListed);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string read_presets(const dllm_sampler_v1& table, const std::vector<OptionInfo>& infos,
+                         SamplerPresets& out) {
+  if (table.get_extension == nullptr) return {};
+  const auto* found =
+      static_cast<const dllm_presets_v1*>(table.get_extension(DLLM_EXTENSION_PRESETS));
+  if (found == nullptr) return {};
+  if (std::string fact = judge_table(*found); !fact.empty()) return fact;
+  for (const dllm_preset& preset : std::span(found->presets, found->n_presets)) {
+    OptionPreset& copy = out.presets.emplace_back();
+    if (std::string fact = copy_preset(preset, infos, copy); !fact.empty()) return fact;
+    if (std::ranges::count(out.presets, copy.name, &OptionPreset::name) > 1) {
+      return fmt::format("preset {} is described twice", copy.name);
+    }
+  }
+  for (const dllm_option_alias& alias : std::span(found->aliases, found->n_aliases)) {
+    if (std::string fact = copy_alias(alias, infos, out.aliases.emplace_back()); !fact.empty()) {
+      return fact;
+    }
+  }
+  return {};
+}
+
+}  // namespace dllm
