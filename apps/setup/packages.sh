@@ -3,7 +3,8 @@
 
 DLLM_BUILD_PACKAGES=(g++ cmake ninja-build pkg-config libboost-dev libboost-program-options-dev libtbb-dev
                      libfmt-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
-DLLM_TEST_PACKAGES=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy binutils)
+DLLM_TEST_PACKAGES=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy binutils
+                    abigail-tools dpkg-dev file)
 
 # install_packages NAME...: installs those dpkg does not know as installed. Needs apt and, for a user
 # who is not root, sudo.

@@ -179,6 +179,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"option_bad_default", {"refused by its own range", "'65' is not allowed"}, true},
         Refused{"option_empty_range", {"option at_once has minimum 65 and maximum 64"}, true},
         Refused{"option_no_choices", {"option at_once is a choice without choices"}, true},
+        Refused{"preset_name", {"presets are malformed: a preset is named 'Four At Once'"}, true},
+        Refused{"preset_option",
+                {"presets are malformed: preset four names option 'pace', which is not its own"},
+                true},
+        Refused{"preset_value", {"preset four: ", "'65' is not allowed"}, true},
+        Refused{"presets_size", {"their table has 8 bytes, 32 are needed"}, true},
+        Refused{"alias_option", {"the alias of speed = fast names option 'pace'"}, true},
         Refused{"backend_bad_default", {"options are malformed", "'65' is not allowed"}},
         Refused{"no_architecture", {"it names no architecture"}}),
     [](const auto& info) { return info.param.name; });

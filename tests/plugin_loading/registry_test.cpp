@@ -177,5 +177,30 @@ TEST(PluginRegistry, TwoRegistriesLoadTheSameFile) {
   EXPECT_NE(two.find(PluginKind::sampler, "left_to_right"), nullptr);
 }
 
+TEST(PluginRegistry, ReadsTheSamplersOwnPresetsAndAliases) {
+  PluginFolder folder;
+  folder.add("with_presets");
+  const auto records = folder.scan().records();
+  ASSERT_EQ(records.size(), 1u);
+  ASSERT_TRUE(records[0].accepted) << records[0].reason;
+  ASSERT_EQ(records[0].presets.size(), 1u);
+  EXPECT_EQ(records[0].presets[0].name, "four");
+  EXPECT_EQ(records[0].presets[0].help, "four at once");
+  EXPECT_EQ(records[0].presets[0].values.at("at_once"), "4");
+  ASSERT_EQ(records[0].aliases.size(), 1u);
+  EXPECT_EQ(records[0].aliases[0].value, "fast");
+  EXPECT_EQ(records[0].aliases[0].means_value, "8");
+}
+
+TEST(PluginRegistry, TakesASingleFileWhereverItLies) {
+  Log log;
+  PluginRegistry registry(log);
+  registry.scan_file(kTestPlugins / "whole.so");
+  registry.scan_file("/no/such/file.so");
+  ASSERT_EQ(registry.records().size(), 2u);
+  EXPECT_TRUE(registry.records()[0].accepted);
+  EXPECT_FALSE(registry.records()[1].accepted);
+}
+
 }  // namespace
 }  // namespace dllm::test

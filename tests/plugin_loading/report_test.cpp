@@ -36,7 +36,7 @@ TEST_F(PluginsReport, JsonHasTheDocumentedForm) {
     "kind": "sampler", "id": "left_to_right", "version": "1.2.3", "status": "ok", "reason": "",
     "summary": "commits from left to right", "options": [
       {"name": "at_once", "type": "integer", "default": "1", "range": "an integer from 1 to 64",
-       "help": "positions a step"}], "path": ")" +
+       "help": "positions a step"}], "presets": [], "path": ")" +
                                               path("a.so") + "\"}"));
   EXPECT_EQ(plugins[1].at("status"), "ok");
   EXPECT_EQ(plugins[1].at("usable"), false);

@@ -8,7 +8,7 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
-PAGES = ["writing-a-sampler.md"]
+PAGES = ["writing-a-sampler.md", "writing-a-backend.md", "writing-a-model.md", "plugins.md"]
 FOLDERS = ["plugin-sdk/examples", "plugin-sdk/template", "tests/sdk_consumer/project"]
 SUFFIXES = (".c", ".cpp", ".txt", ".in", ".rs")
 

@@ -44,10 +44,11 @@ class SdkConsumer : public testing::Test {
 };
 
 TEST_F(SdkConsumer, EveryPluginIsAccepted) {
-  ASSERT_EQ(registry_.records().size(), 3u);
+  ASSERT_EQ(registry_.records().size(), 4u);
   for (const PluginRecord& record : registry_.records())
     EXPECT_EQ(record.reason, "") << record.path;
-  EXPECT_EQ(registry_.require_model("outside").id, "outside");
+  EXPECT_EQ(registry_.require_model("bigram").id, "bigram");
+  EXPECT_EQ(registry_.choose_backend("plain").id, "plain");
 }
 
 TEST_F(SdkConsumer, ASamplerInCGenerates) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dllm_sdk/presets_abi.h"
 #include "dllm_sdk/sampler_abi.h"
 
 #ifndef TEST_MAGIC
@@ -50,6 +51,22 @@
 #endif
 #ifndef TEST_OPTION_MINIMUM
 #define TEST_OPTION_MINIMUM 1
+#endif
+
+#ifndef TEST_PRESET_NAME
+#define TEST_PRESET_NAME "four"
+#endif
+#ifndef TEST_PRESET_OPTION
+#define TEST_PRESET_OPTION "at_once"
+#endif
+#ifndef TEST_PRESET_VALUE
+#define TEST_PRESET_VALUE "4"
+#endif
+#ifndef TEST_PRESETS_SIZE
+#define TEST_PRESETS_SIZE sizeof(dllm_presets_v1)
+#endif
+#ifndef TEST_ALIAS_OPTION
+#define TEST_ALIAS_OPTION "at_once"
 #endif
 
 #define TEST_NOTE(variable)                                                                        \
@@ -173,6 +190,19 @@ static const dllm_option_info options[] = {
 #endif
 };
 
+#ifdef TEST_PRESETS
+static const dllm_preset_value preset_values[] = {{TEST_PRESET_OPTION, TEST_PRESET_VALUE}};
+static const dllm_preset presets[] = {{TEST_PRESET_NAME, "four at once", preset_values, 1, 0}};
+static const dllm_option_alias aliases[] = {{"speed", "fast", TEST_ALIAS_OPTION, "8"}};
+static const dllm_presets_v1 preset_table = {TEST_PRESETS_SIZE, 1, presets, aliases, 1, 0};
+
+static const void* get_extension(const char* name) {
+  return strcmp(name, DLLM_EXTENSION_PRESETS) == 0 ? &preset_table : NULL;
+}
+#else
+#define get_extension NULL
+#endif
+
 static const dllm_sampler_v1 table = {TEST_TABLE_SIZE,
                                       sizeof options / sizeof options[0],
                                       options,
@@ -182,7 +212,7 @@ static const dllm_sampler_v1 table = {TEST_TABLE_SIZE,
                                       end,
                                       TEST_PLAN,
                                       apply,
-                                      NULL};
+                                      get_extension};
 
 #ifndef TEST_NO_ENTRY
 const void* dllm_plugin_entry(const dllm_host_v1* host, dllm_error* error) {
