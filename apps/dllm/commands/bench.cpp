@@ -84,7 +84,7 @@ SamplerChoice choose_bench_sampler(const PluginRegistry& registry, const Setting
   const auto fill_in = [&](const std::string& name, const std::string& value) {
     const bool known =
         std::ranges::find(record.options, name, &OptionInfo::name) != record.options.end();
-    if (known && !given.contains(name) && settings.text("preset") != "reference")
+    if (known && !given.contains(name) && settings.text("preset") == "default")
       chosen.replace("sampler." + name, value, "default of bench");
   };
   const auto steps = std::min<std::int64_t>(n_generated, std::stoll(std::string(kDefaultSteps)));

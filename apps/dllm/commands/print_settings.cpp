@@ -58,6 +58,7 @@ int print_settings(Command command, const Settings& settings, Console& console) 
     // What bench fills in depends on the canvas, so only what was given is printed.
     if (command == kBench) plugins.sampler = given_values(settings, Owner::sampler);
   }
+  if (command == kReplay) plugins.sampler = given_values(settings, Owner::sampler);
   if ((command & (kRun | kBench)) != 0 && settings.integer("seed") < 0) {
     printed.replace("seed", std::to_string(choose_seed(settings)), "drawn for -1");
   }
