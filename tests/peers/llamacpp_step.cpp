@@ -1,6 +1,7 @@
-// Times whole forwards of a diffusion model in llama.cpp: every position of the canvas attends to every
-// other, and every row's logits are computed. One JSON object per line on stdout: first the load, then
-// one for each length. peers.py compiles it against an owner's llama.cpp; the project's build does not.
+// Times whole forwards of a diffusion model in llama.cpp: every position of the canvas attends to
+// every other, and every row's logits are computed. One JSON object per line on stdout: first the
+// load, then one for each length. peers.py compiles it against an owner's llama.cpp; the project's
+// build does not.
 //
 //   llamacpp_step MODEL.gguf THREADS LENGTH,LENGTH,... REPEATS
 #include <sys/resource.h>
@@ -101,9 +102,11 @@ int main(int argc, char** argv) {
     std::vector<double> times;
     for (int i = 0; i < repeats; ++i) times.push_back(step_ms(context, length, n_vocab));
     std::sort(times.begin(), times.end());
-    std::printf("{\"length\": %d, \"median_ms\": %.1f, \"min_ms\": %.1f, \"max_ms\": %.1f, "
-                "\"peak_mib\": %.0f}\n",
-                length, times[times.size() / 2], times.front(), times.back(), peak_mib());
+    const double median = (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
+    std::printf(
+        "{\"length\": %d, \"median_ms\": %.1f, \"min_ms\": %.1f, \"max_ms\": %.1f, "
+        "\"peak_mib\": %.0f}\n",
+        length, median, times.front(), times.back(), peak_mib());
     std::fflush(stdout);
   }
   llama_free(context);
