@@ -87,7 +87,7 @@ TensorView Transformer::forward(const ForwardBatch& batch) {
   lists_.scored_positions->write(layout_.scored_positions());
   lists_.all_spans->write(layout_.all_spans());
   lists_.scored_spans->write(layout_.scored_spans());
-  backend_.run_step({layout_.n_tokens(), layout_.n_scored(), layout_.n_spans()},
+  backend_.run_step({this, layout_.n_tokens(), layout_.n_scored(), layout_.n_spans()},
                     [this] { run_layers(); });
   return result;
 }

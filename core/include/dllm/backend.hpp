@@ -168,8 +168,9 @@ struct StepLimits {
   std::uint32_t max_sequence_length = 0;
 };
 
-/// Which recorded step may be replayed: equal keys mean equal shapes.
+/// Which recorded step may be replayed: equal keys mean equal shapes, of the same model.
 struct StepKey {
+  const void* owner = nullptr;  ///< the model whose buffers and weights the step uses
   std::uint32_t n_tokens = 0;
   std::uint32_t n_score_rows = 0;
   std::uint32_t n_sequences = 0;

@@ -9,14 +9,20 @@
 
 #include <stdint.h>
 
+/* What stands before each function; a device compiler defines it first (__host__ __device__). */
+#ifndef DLLM_SDK_FUNCTION
+#define DLLM_SDK_FUNCTION
+#endif
+
 /* Purposes. `index` is the vocabulary id for CANDIDATE, else what the sampler defines. */
 #define DLLM_DRAW_CANDIDATE 0u /* noise of a token, drawn by the backend */
 #define DLLM_DRAW_TRANSFER 1u  /* whether or which positions are committed */
 #define DLLM_DRAW_ORDER 2u     /* random order of positions */
 #define DLLM_DRAW_SAMPLER 3u   /* free for samplers */
 
-static inline void dllm_philox4x32(uint64_t seed, uint32_t step, uint32_t position, uint32_t block,
-                                   uint32_t purpose, uint32_t out[4]) {
+DLLM_SDK_FUNCTION static inline void dllm_philox4x32(uint64_t seed, uint32_t step,
+                                                     uint32_t position, uint32_t block,
+                                                     uint32_t purpose, uint32_t out[4]) {
   uint32_t c0 = step, c1 = position, c2 = block, c3 = purpose;
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -38,8 +44,9 @@ static inline void dllm_philox4x32(uint64_t seed, uint32_t step, uint32_t positi
 }
 
 /* Uniform in (0, 1), never 0 or 1: (x + 0.5) / 2^32, exact in double. */
-static inline double dllm_philox_uniform(uint64_t seed, uint32_t step, uint32_t position,
-                                         uint32_t index, uint32_t purpose) {
+DLLM_SDK_FUNCTION static inline double dllm_philox_uniform(uint64_t seed, uint32_t step,
+                                                           uint32_t position, uint32_t index,
+                                                           uint32_t purpose) {
   uint32_t words[4];
   dllm_philox4x32(seed, step, position, index / 4u, purpose, words);
   return ((double)words[index % 4u] + 0.5) * (1.0 / 4294967296.0);

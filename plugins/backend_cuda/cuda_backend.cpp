@@ -1,0 +1,334 @@
+// Everything of Backend but the head (head_call.cpp).
+#include "cuda_backend.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "attention.hpp"
+#include "cuda_check.hpp"
+#include "dllm/error.hpp"
+
+namespace dllm::cuda {
+namespace {
+
+const CudaBuffer& buffer_of(const TensorView& view) {
+  return static_cast<const CudaBuffer&>(*view.buffer);
+}
+
+Rows rows_of(const TensorView& view) {
+  return {buffer_of(view).values(), view.n_rows, view.n_cols};
+}
+
+const Matrix& matrix_of(const Weight& weight) {
+  const auto* matrix = dynamic_cast<const Matrix*>(&weight);
+  DLLM_ASSERT(matrix != nullptr);
+  return *matrix;
+}
+
+const float* vector_of(const Weight* weight, std::uint32_t n) {
+  if (!weight) return nullptr;
+  const auto* vector = dynamic_cast<const Vector*>(weight);
+  DLLM_ASSERT(vector != nullptr && vector->n_cols() == n);
+  return vector->values();
+}
+
+const std::int32_t* values_of(const IndexList& list) {
+  return static_cast<const CudaIndexList&>(list).values();
+}
+
+std::uint64_t panel_halves(std::uint64_t n_rows, std::uint32_t n_cols) {
+  return n_rows * ((std::uint64_t{n_cols} + kUnitCols - 1) / kUnitCols * kUnitCols);
+}
+
+void count_work(EventTimer& timer, const Matrix& weight, std::uint32_t n_rows) {
+  timer.add_work(
+      2.0 * n_rows * weight.n_rows() * weight.n_cols(),
+      static_cast<double>(packed_bytes(weight.packed().form, weight.n_rows(), weight.n_cols())));
+}
+
+[[noreturn]] void refuse_type(const TensorInfo& tensor) {
+  throw Error(ErrorCode::unsupported,
+              "the CUDA backend has no kernel for type " + std::string(dtype_name(tensor.dtype)),
+              "tensor " + tensor.name, "use a file quantised to another type, for example Q4_K_M");
+}
+
+}  // namespace
+
+Stream::Stream(int device) {
+  cuda_check(cudaSetDevice(device), "choosing the GPU");
+  cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+}
+
+Stream::~Stream() {
+  if (stream_) (void)cudaStreamDestroy(stream_);
+}
+
+CudaBuffer::CudaBuffer(std::uint32_t max_rows, std::uint32_t n_cols)
+    : Buffer(max_rows, n_cols),
+      memory_(std::uint64_t{max_rows} * n_cols * sizeof(float), "activation buffer") {}
+
+CudaIndexList::CudaIndexList(std::uint32_t capacity, cudaStream_t stream)
+    : stream_(stream),
+      staging_(capacity * sizeof(std::int32_t), "index list"),
+      memory_(capacity * sizeof(std::int32_t), "index list") {}
+
+// The copy is finished before staging_ is written again: a step ends with a blocking read.
+void CudaIndexList::write(std::span<const std::int32_t> values) {
+  DLLM_ASSERT(values.size_bytes() <= staging_.bytes());
+  size_ = static_cast<std::uint32_t>(values.size());
+  if (values.empty()) return;
+  std::memcpy(staging_.as<std::byte>(), values.data(), values.size_bytes());
+  cuda_check(cudaMemcpyAsync(memory_.as<std::byte>(), staging_.as<std::byte>(), values.size_bytes(),
+                             cudaMemcpyHostToDevice, stream_),
+             "writing an index list");
+}
+
+CudaAttentionSpans::CudaAttentionSpans(std::uint32_t capacity, cudaStream_t stream)
+    : stream_(stream),
+      staging_(capacity * sizeof(AttentionSpan), "attention spans"),
+      memory_(capacity * sizeof(AttentionSpan), "attention spans") {}
+
+void CudaAttentionSpans::write(std::span<const AttentionSpan> spans) {
+  DLLM_ASSERT(spans.size_bytes() <= staging_.bytes());
+  for (const AttentionSpan& span : spans) {
+    if (span.mask == MaskKind::full) continue;
+    const char* names[] = {"full", "block_causal", "prefix_causal", "window"};
+    throw Error(
+        ErrorCode::unsupported,
+        std::string("attention mask '") + names[static_cast<int>(span.mask)] + "' is not built",
+        "backend cuda", "only full attention can be run");
+  }
+  size_ = static_cast<std::uint32_t>(spans.size());
+  if (spans.empty()) return;
+  std::memcpy(staging_.as<std::byte>(), spans.data(), spans.size_bytes());
+  cuda_check(cudaMemcpyAsync(memory_.as<std::byte>(), staging_.as<std::byte>(), spans.size_bytes(),
+                             cudaMemcpyHostToDevice, stream_),
+             "writing attention spans");
+}
+
+CudaBackend::CudaBackend(const CudaOptions& options) : options_(options), stream_(options.device) {
+  cuda_check(cudaGetDeviceProperties(&properties_, options.device), "looking at the GPU");
+  n_multiprocessors_ = static_cast<std::uint32_t>(properties_.multiProcessorCount);
+}
+
+DeviceInfo CudaBackend::device() const {
+  const DeviceFree memory = device_free();
+  DeviceInfo info;
+  info.backend = "cuda";
+  info.name = properties_.name;
+  info.isa = "sm_" + std::to_string(properties_.major) + std::to_string(properties_.minor);
+  info.total_bytes = memory.total_bytes;
+  info.available_bytes = memory.free_bytes;
+  return info;
+}
+
+bool CudaBackend::supports(Op op, DType weight_type) const {
+  switch (op) {
+    case Op::rope:
+    case Op::attention:
+    case Op::copy_rows:
+      return true;  // no weights
+    default:
+      return form_of(weight_type).has_value();
+  }
+}
+
+void CudaBackend::require_memory(std::uint64_t bytes, const std::string& what) const {
+  const DeviceFree memory = device_free();
+  std::uint64_t available = memory.free_bytes;
+  if (options_.memory_limit != 0) {
+    const std::uint64_t used = memory.total_bytes - memory.free_bytes;
+    available = std::min(available, options_.memory_limit - std::min(options_.memory_limit, used));
+  }
+  if (bytes <= available) return;
+  throw Error(ErrorCode::resource,
+              "needs " + std::to_string(bytes) + " bytes of GPU memory, " +
+                  std::to_string(available) + " are available",
+              what, "free GPU memory, raise the limit, or use a smaller model or --backend cpu");
+}
+
+void CudaBackend::grow(DeviceMemory& memory, std::uint64_t bytes, const char* what) {
+  if (memory.bytes() >= bytes) return;
+  graphs_.clear();  // they point to the old place
+  cuda_check(cudaStreamSynchronize(stream_.get()), "waiting for the GPU");
+  memory = DeviceMemory();
+  require_memory(bytes, what);
+  memory = DeviceMemory(bytes, what);
+}
+
+std::unique_ptr<Buffer> CudaBackend::make_buffer(std::uint32_t max_rows, std::uint32_t n_cols) {
+  graphs_.clear();
+  require_memory(std::uint64_t{max_rows} * n_cols * sizeof(float), "activation buffer");
+  return std::make_unique<CudaBuffer>(max_rows, n_cols);
+}
+
+std::unique_ptr<IndexList> CudaBackend::make_index_list(std::uint32_t capacity) {
+  return std::make_unique<CudaIndexList>(capacity, stream_.get());
+}
+
+std::unique_ptr<AttentionSpans> CudaBackend::make_attention_spans(std::uint32_t capacity) {
+  return std::make_unique<CudaAttentionSpans>(capacity, stream_.get());
+}
+
+void CudaBackend::reserve(const StepLimits& limits) {
+  graphs_.clear();
+  staging_ = {};  // weights are in
+  const std::uint64_t rows = std::max({limits.max_tokens, limits.max_score_rows, 1u});
+  const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
+  grow(panel_values_, panel_halves(rows, cols) * sizeof(__half), "input panel");
+  grow(panel_scales_, rows * sizeof(float), "input panel");
+  grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
+  grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
+  grow(work_, rows * work_floats_per_row_ * sizeof(float), "parts of products");
+  if (limits.n_vocab > 0 && limits.max_score_rows > 0) {
+    const std::uint64_t chunk =
+        std::min<std::uint64_t>(chunk_rows(limits.n_vocab), 2ull * limits.max_score_rows);
+    grow(logits_, chunk * limits.n_vocab * sizeof(float), "logits");
+  }
+}
+
+std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFile> file,
+                                                   const TensorInfo& tensor, WeightRole role) {
+  const std::optional<Form> form = form_of(tensor.dtype);
+  if (!form) refuse_type(tensor);
+  if (tensor.shape.empty() || tensor.shape.size() > 2)
+    throw Error(ErrorCode::unsupported,
+                "the CUDA backend takes vectors and matrices, this tensor has " +
+                    std::to_string(tensor.shape.size()) + " dimensions",
+                "tensor " + tensor.name, "use a model without expert tensors");
+  for (const std::uint64_t size : tensor.shape)
+    if (size == 0 || size > 0x7FFFFFFFu)
+      throw Error(ErrorCode::unsupported, "dimensions " + tensor.shape_text() + " are out of range",
+                  "tensor " + tensor.name, "dimensions must be 1 to 2147483647");
+  const std::string what = "tensor " + tensor.name;
+  if (role == WeightRole::embedding) {
+    require_memory(tensor.bytes, what);
+    return std::make_unique<Table>(*file, tensor);
+  }
+  if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor);
+  require_memory(packed_bytes(*form, static_cast<std::uint32_t>(tensor.shape[1]),
+                              static_cast<std::uint32_t>(tensor.shape[0])),
+                 what);
+  auto matrix = std::make_unique<Matrix>(*file, tensor, staging_, stream_.get());
+  work_floats_per_row_ =
+      std::max(work_floats_per_row_, gemm_work_floats(matrix->packed(), 1, n_multiprocessors_));
+  return matrix;
+}
+
+// The running product's input; overwritten by the next.
+Panel CudaBackend::input_panel(std::uint32_t n_rows, std::uint32_t n_cols) {
+  grow(panel_values_, panel_halves(n_rows, n_cols) * sizeof(__half), "input panel");
+  grow(panel_scales_, n_rows * sizeof(float), "input panel");
+  return {panel_values_.as<__half>(), panel_scales_.as<float>(), n_rows, n_cols,
+          static_cast<std::uint32_t>(panel_halves(1, n_cols))};
+}
+
+void CudaBackend::multiply(const Matrix& matrix, const Panel& panel, const GemmOut& out) {
+  const std::uint64_t floats = gemm_work_floats(matrix.packed(), panel.n_rows, n_multiprocessors_);
+  grow(work_, floats * sizeof(float), "parts of products");
+  launch_gemm(matrix.packed(), panel, out, work_.as<float>(), n_multiprocessors_, stream_.get());
+}
+
+void CudaBackend::embed(const Weight& table, const IndexList& ids, TensorView out) {
+  const auto* rows = dynamic_cast<const Table*>(&table);
+  DLLM_ASSERT(rows != nullptr);
+  DLLM_ASSERT(out.n_rows == ids.size() && out.n_cols == table.n_cols());
+  if (out.n_rows == 0) return;
+  const EventTimer timer(profile_, Stage::embed, "embed", stream_.get());
+  launch_embed(table.dtype(), rows->rows(), rows->row_bytes(), table.n_rows(), values_of(ids),
+               rows_of(out), stream_.get());
+}
+
+void CudaBackend::norm_linear(TensorView x, const Weight* norm, float eps,
+                              std::span<const Projection> projections) {
+  for (const Projection& each : projections) {
+    const Matrix& weight = matrix_of(*each.weight);
+    DLLM_ASSERT(weight.n_cols() == x.n_cols && weight.n_rows() == each.out.n_cols);
+    DLLM_ASSERT(each.out.n_rows == x.n_rows && each.out.buffer != x.buffer);
+  }
+  if (projections.empty() || x.n_rows == 0) return;
+  EventTimer timer(profile_, Stage::qkv, "norm_linear", stream_.get());
+  const Panel panel = input_panel(x.n_rows, x.n_cols);
+  launch_prepare(rows_of(x), vector_of(norm, x.n_cols), eps, panel, stream_.get());
+  for (const Projection& each : projections) {
+    count_work(timer, matrix_of(*each.weight), x.n_rows);
+    multiply(matrix_of(*each.weight), panel,
+             {buffer_of(each.out).values(), each.out.n_cols, vector_of(each.bias, each.out.n_cols),
+              Store::replace});
+  }
+}
+
+void CudaBackend::rope(TensorView x, const IndexList& positions, const RopeParams& params) {
+  DLLM_ASSERT(x.n_rows == positions.size());
+  DLLM_ASSERT(x.n_cols == params.n_heads * params.head_dim);
+  DLLM_ASSERT(params.n_rot % 2 == 0 && params.n_rot <= params.head_dim);
+  if (x.n_rows == 0) return;
+  const EventTimer timer(profile_, Stage::attention, "rope", stream_.get());
+  launch_rope(rows_of(x), values_of(positions), params,
+              vector_of(params.head_norm, params.head_dim), stream_.get());
+}
+
+void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const AttentionSpans& spans,
+                            const AttentionParams& params, TensorView out) {
+  DLLM_ASSERT(params.n_kv_heads > 0 && params.n_heads % params.n_kv_heads == 0);
+  DLLM_ASSERT(q.n_cols == params.n_heads * params.head_dim && out.n_cols == q.n_cols);
+  DLLM_ASSERT(k.n_cols == params.n_kv_heads * params.head_dim && v.n_cols == k.n_cols);
+  DLLM_ASSERT(out.buffer != q.buffer && out.buffer != k.buffer && out.buffer != v.buffer);
+  const auto& list = static_cast<const CudaAttentionSpans&>(spans);
+  if (list.size() == 0 || out.n_rows == 0) return;
+  const EventTimer timer(profile_, Stage::attention, "attention", stream_.get());
+  launch_attention(rows_of(q), rows_of(k), rows_of(v), list.values(), list.size(), params,
+                   rows_of(out), stream_.get());
+}
+
+void CudaBackend::linear_residual(TensorView x, const Weight& weight, const Weight* bias,
+                                  TensorView residual) {
+  const Matrix& matrix = matrix_of(weight);
+  DLLM_ASSERT(matrix.n_cols() == x.n_cols && matrix.n_rows() == residual.n_cols);
+  DLLM_ASSERT(x.n_rows == residual.n_rows && x.buffer != residual.buffer);
+  if (x.n_rows == 0) return;
+  EventTimer timer(profile_, Stage::out, "linear_residual", stream_.get());
+  count_work(timer, matrix, x.n_rows);
+  const Panel panel = input_panel(x.n_rows, x.n_cols);
+  launch_prepare(rows_of(x), nullptr, 0, panel, stream_.get());
+  multiply(matrix, panel,
+           {buffer_of(residual).values(), residual.n_cols, vector_of(bias, residual.n_cols),
+            Store::add});
+}
+
+void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const Weight& gate,
+                            const Weight& up, const Weight& down) {
+  DLLM_ASSERT(gate.n_cols() == x.n_cols && up.n_cols() == x.n_cols);
+  DLLM_ASSERT(gate.n_rows() == up.n_rows() && down.n_cols() == gate.n_rows());
+  DLLM_ASSERT(down.n_rows() == x.n_cols);
+  if (x.n_rows == 0) return;
+  EventTimer timer(profile_, Stage::ffn, "gated_mlp", stream_.get());
+  for (const Weight* each : {&gate, &up, &down}) count_work(timer, matrix_of(*each), x.n_rows);
+  const std::uint64_t bytes = std::uint64_t{x.n_rows} * gate.n_rows() * sizeof(float);
+  grow(gate_, bytes, "feed-forward activations");
+  grow(up_, bytes, "feed-forward activations");
+  const Rows gates = {gate_.as<float>(), x.n_rows, gate.n_rows()};
+  const Rows ups = {up_.as<float>(), x.n_rows, gate.n_rows()};
+  const Panel input = input_panel(x.n_rows, x.n_cols);
+  launch_prepare(rows_of(x), vector_of(&norm, x.n_cols), eps, input, stream_.get());
+  multiply(matrix_of(gate), input, {gates.values, gates.n_cols, nullptr, Store::replace});
+  multiply(matrix_of(up), input, {ups.values, ups.n_cols, nullptr, Store::replace});
+  const Panel hidden = input_panel(x.n_rows, gate.n_rows());
+  launch_swiglu(gates, ups, hidden, stream_.get());
+  multiply(matrix_of(down), hidden, {buffer_of(x).values(), x.n_cols, nullptr, Store::add});
+}
+
+void CudaBackend::copy_rows(TensorView src, const IndexList& rows, TensorView dst) {
+  DLLM_ASSERT(src.buffer != dst.buffer && src.n_cols == dst.n_cols && dst.n_rows == rows.size());
+  if (dst.n_rows == 0) return;
+  const EventTimer timer(profile_, Stage::other, "copy_rows", stream_.get());
+  launch_copy_rows(rows_of(src), values_of(rows), rows_of(dst), stream_.get());
+}
+
+void CudaBackend::run_step(const StepKey& key, const std::function<void()>& body) {
+  if (profile_.active()) return body();
+  graphs_.run(stream_.get(), key, body);
+}
+
+}  // namespace dllm::cuda

@@ -1,0 +1,160 @@
+// The CUDA backend: one GPU, one stream, everything resident.
+//
+// Ops only enqueue kernels, so run_step() can record them. Start with cuda_backend.cpp (the
+// operations in Backend's order), then the kernels they launch: rows.cu, gemm.cu, attention.cu,
+// head.cu.
+// Thread rule: one thread per backend.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device_memory.hpp"
+#include "dllm/backend.hpp"
+#include "event_profile.hpp"
+#include "gemm.hpp"
+#include "head.hpp"
+#include "rows.hpp"
+#include "step_graphs.hpp"
+#include "weights.hpp"
+
+namespace dllm::cuda {
+
+struct CudaOptions {
+  int device = 0;
+  std::uint64_t memory_limit = 0;  // bytes this process may take; 0: what is free
+};
+
+/// The compute stream, owned.
+class Stream {
+ public:
+  explicit Stream(int device);
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream();
+  cudaStream_t get() const noexcept { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class CudaBuffer final : public Buffer {
+ public:
+  CudaBuffer(std::uint32_t max_rows, std::uint32_t n_cols);
+  float* values() const noexcept { return memory_.as<float>(); }
+
+ private:
+  DeviceMemory memory_;
+};
+
+class CudaIndexList final : public IndexList {
+ public:
+  CudaIndexList(std::uint32_t capacity, cudaStream_t stream);
+  void write(std::span<const std::int32_t> values) override;
+  std::uint32_t size() const noexcept override { return size_; }
+  const std::int32_t* values() const noexcept { return memory_.as<std::int32_t>(); }
+
+ private:
+  cudaStream_t stream_;
+  PinnedMemory staging_;
+  DeviceMemory memory_;
+  std::uint32_t size_ = 0;
+};
+
+class CudaAttentionSpans final : public AttentionSpans {
+ public:
+  CudaAttentionSpans(std::uint32_t capacity, cudaStream_t stream);
+  void write(std::span<const AttentionSpan> spans) override;
+  const AttentionSpan* values() const noexcept { return memory_.as<AttentionSpan>(); }
+  std::uint32_t size() const noexcept { return size_; }
+
+ private:
+  cudaStream_t stream_;
+  PinnedMemory staging_;
+  DeviceMemory memory_;
+  std::uint32_t size_ = 0;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const CudaOptions& options);
+
+  DeviceInfo device() const override;
+  bool supports(Op op, DType weight_type) const override;
+  std::unique_ptr<Buffer> make_buffer(std::uint32_t max_rows, std::uint32_t n_cols) override;
+  std::unique_ptr<IndexList> make_index_list(std::uint32_t capacity) override;
+  std::unique_ptr<AttentionSpans> make_attention_spans(std::uint32_t capacity) override;
+  void reserve(const StepLimits& limits) override;
+  std::unique_ptr<Weight> import_weight(std::shared_ptr<const GgufFile> file,
+                                        const TensorInfo& tensor, WeightRole role) override;
+
+  void embed(const Weight& table, const IndexList& ids, TensorView out) override;
+  void norm_linear(TensorView x, const Weight* norm, float eps,
+                   std::span<const Projection> projections) override;
+  void rope(TensorView x, const IndexList& positions, const RopeParams& params) override;
+  void attention(TensorView q, TensorView k, TensorView v, const AttentionSpans& spans,
+                 const AttentionParams& params, TensorView out) override;
+  void linear_residual(TensorView x, const Weight& weight, const Weight* bias,
+                       TensorView residual) override;
+  void gated_mlp(TensorView x, const Weight& norm, float eps, const Weight& gate, const Weight& up,
+                 const Weight& down) override;
+  void copy_rows(TensorView src, const IndexList& rows, TensorView dst) override;
+  void head_stats(TensorView hidden, const Weight& norm, float eps, const Weight& output,
+                  std::span<const StatsRequest> requests, HeadStats& stats) override;
+  void logits(TensorView hidden, const Weight& norm, float eps, const Weight& output,
+              std::span<float> out) override;
+  void run_step(const StepKey& key, const std::function<void()>& body) override;
+  /// While a sink is set, steps run op by op instead of recorded.
+  bool set_profile(ProfileSink* sink) override {
+    profile_.set_sink(sink);
+    return true;
+  }
+
+ private:
+  /// Rows of a call whose logits are computed together.
+  struct Piece {
+    std::uint32_t first_row = 0;
+    std::uint32_t n_rows = 0;
+    std::uint32_t pair_first_row = 0;  // where guided
+    bool guided = false;
+  };
+
+  void require_memory(std::uint64_t bytes, const std::string& what) const;
+  void grow(DeviceMemory& memory, std::uint64_t bytes, const char* what);
+  Panel input_panel(std::uint32_t n_rows, std::uint32_t n_cols);
+  void multiply(const Matrix& matrix, const Panel& panel, const GemmOut& out);
+  std::uint32_t chunk_rows(std::uint32_t n_vocab) const;
+  void logits_to(const Matrix& output, const Panel& panel, std::uint32_t first_row,
+                 std::uint32_t n_rows, std::uint32_t to_row);
+  void describe(std::span<const StatsRequest> requests, std::uint32_t n_vocab);
+  void answer_piece(const Piece& piece, std::span<const StatsRequest> requests,
+                    const Matrix& output, const Panel& panel, HeadStats& stats);
+
+  CudaOptions options_;
+  Stream stream_;
+  cudaDeviceProp properties_{};
+  std::uint32_t n_multiprocessors_ = 1;
+  std::uint64_t work_floats_per_row_ = 0;  // the most any imported matrix needs
+  Staging staging_;
+  StepGraphs graphs_;
+  EventProfile profile_;
+
+  DeviceMemory panel_values_, panel_scales_;  // the input of the running product
+  DeviceMemory gate_, up_;                    // [n, ffn] f32
+  DeviceMemory work_;                         // parts of split products
+  DeviceMemory logits_;                       // [chunk_rows, n_vocab]
+  DeviceMemory head_requests_, head_ids_, head_rows_;
+  DeviceMemory answers_, probs_, top_ids_, top_probs_;
+  PinnedMemory host_answers_;
+  // What the host builds for a call of head_stats.
+  std::vector<DeviceRequest> requests_;
+  std::vector<std::int32_t> ids_;
+  std::vector<DeviceRow> rows_;
+  std::vector<std::uint32_t> answer_rows_;
+};
+
+}  // namespace dllm::cuda

@@ -1,0 +1,120 @@
+// How a matrix lies on the device: codes in the order in which a tensor core wants them.
+//
+// A unit is 16 weight rows x 64 inputs. Lane l of a warp holds, of the A operand of an
+// m16n8k16 product, the rows g = l / 4 and g + 8 and the inputs 2 (l % 4), +1, +8, +9 of each 16:
+// pair p of step j is row g + 8 (p % 2), inputs 16 j + 2 (l % 4) + 8 (p / 2) + {0, 1}. (PTX ISA,
+// "Matrix fragments for mma.m16n8k16")
+// So a lane reads its 32 codes of a unit with one or two 16-byte loads and makes operands of them
+// without talking to other lanes. Units lie row tile by row tile, inputs ascending.
+//
+//   w = scale * (code - offset)            forms without a minimum
+//   w = scale * code + minimum             forms with one
+//
+// Scales are binary16, after multiplication by a power of two per matrix (Packed::out_scale undoes
+// it), so that they cannot leave its range. Sizes per weight: q4_min 5 bits (Q4_K: 4.5 in the
+// file), q6_half 7 (Q6_K: 6.56), q5_min 6 (Q5_K: 5.5), q8 8.5, f16 16.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "dllm/dtype.hpp"
+
+namespace dllm::cuda {
+
+constexpr std::uint32_t kUnitRows = 16;
+constexpr std::uint32_t kUnitCols = 64;
+
+/// Code width, inputs per scale (half: 16, else 32), minimum or not.
+enum class Form : std::uint8_t {
+  q4,           // Q4_0: offset 8
+  q4_min,       // Q4_1, Q4_K
+  q4_half,      // Q3_K: offset 8
+  q4_half_min,  // Q2_K
+  q5,           // Q5_0: offset 16
+  q5_min,       // Q5_1, Q5_K
+  q6_half,      // Q6_K: offset 32
+  q8,           // Q8_0, IQ4_NL, IQ4_XS: offset 128
+  f16           // F32, F16, BF16: the weights themselves
+};
+
+struct FormFacts {
+  std::uint32_t bits;
+  bool half_groups;
+  bool has_minimum;
+  std::uint32_t low_bytes;    // per unit: 4-bit, 8-bit or 16-bit part
+  std::uint32_t high_bytes;   // per unit: fifth and sixth bits
+  std::uint32_t scale_bytes;  // per unit
+};
+
+constexpr FormFacts form_facts(Form form) {
+  switch (form) {
+    case Form::q4:
+      return {4, false, false, 512, 0, 64};
+    case Form::q4_min:
+      return {4, false, true, 512, 0, 128};
+    case Form::q4_half:
+      return {4, true, false, 512, 0, 128};
+    case Form::q4_half_min:
+      return {4, true, true, 512, 0, 256};
+    case Form::q5:
+      return {5, false, false, 512, 128, 64};
+    case Form::q5_min:
+      return {5, false, true, 512, 128, 128};
+    case Form::q6_half:
+      return {6, true, false, 512, 256, 128};
+    case Form::q8:
+      return {8, false, false, 1024, 0, 64};
+    case Form::f16:
+      return {16, false, false, 2048, 0, 0};
+  }
+  return {};
+}
+
+/// The form a GGUF type is packed into; nullopt where the backend has none.
+constexpr std::optional<Form> form_of(DType dtype) {
+  switch (dtype) {
+    case DType::q4_0:
+      return Form::q4;
+    case DType::q4_1:
+    case DType::q4_k:
+      return Form::q4_min;
+    case DType::q3_k:
+      return Form::q4_half;
+    case DType::q2_k:
+      return Form::q4_half_min;
+    case DType::q5_0:
+      return Form::q5;
+    case DType::q5_1:
+    case DType::q5_k:
+      return Form::q5_min;
+    case DType::q6_k:
+      return Form::q6_half;
+    case DType::q8_0:
+    case DType::iq4_nl:
+    case DType::iq4_xs:
+      return Form::q8;
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+      return Form::f16;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// A packed matrix as kernels see it. Device pointers, borrowed.
+struct Packed {
+  const std::uint8_t* low = nullptr;
+  const std::uint8_t* high = nullptr;
+  const std::uint8_t* scales = nullptr;
+  float out_scale = 1;  // multiplies results: undoes the power of two in the scales
+  std::uint32_t n_rows = 0;
+  std::uint32_t n_cols = 0;
+  Form form = Form::f16;
+
+  constexpr std::uint32_t n_row_tiles() const { return (n_rows + kUnitRows - 1) / kUnitRows; }
+  constexpr std::uint32_t n_units() const { return (n_cols + kUnitCols - 1) / kUnitCols; }
+};
+
+}  // namespace dllm::cuda

@@ -1,0 +1,113 @@
+// The plugin's face: options, probe, factory. Loads without a driver (cudart is linked statically
+// and looks the driver up when it is first called) and says why it cannot run.
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda_backend.hpp"
+#include "cuda_check.hpp"
+#include "dllm/error.hpp"
+#include "dllm/plugin_entry.hpp"
+
+namespace dllm::cuda {
+namespace {
+
+constexpr int kLeastMajor = 8;  // compute capability: mma.sync m16n8k16, cp.async
+
+std::vector<OptionInfo> make_options() {
+  return {{.name = "device",
+           .type = OptionType::integer,
+           .default_value = "0",
+           .help = "number of the GPU, as in --list-devices",
+           .minimum = 0,
+           .maximum = 63,
+           .choices = {}},
+          {.name = "gpu_memory",
+           .type = OptionType::number,
+           .default_value = "0",
+           .help = "GiB of GPU memory to stay below, what others use included; 0: all that is free",
+           .minimum = 0,
+           .maximum = 4096,
+           .choices = {}}};
+}
+
+std::string capability(const cudaDeviceProp& properties) {
+  return std::to_string(properties.major) + "." + std::to_string(properties.minor);
+}
+
+class CudaBackendFactory final : public BackendFactory {
+ public:
+  Probe probe() const override {
+    Probe probe;
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess || count == 0) {
+      (void)cudaGetLastError();
+      probe.reason = status == cudaErrorInsufficientDriver
+                         ? "no NVIDIA driver was found, or it is older than CUDA 13 needs"
+                         : "no NVIDIA GPU was found";
+      if (status != cudaSuccess && status != cudaErrorInsufficientDriver &&
+          status != cudaErrorNoDevice)
+        probe.reason += std::string(" (") + cudaGetErrorString(status) + ")";
+      return probe;
+    }
+    for (int i = 0; i < count; ++i) {
+      cudaDeviceProp properties{};
+      if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
+      if (properties.major < kLeastMajor) {
+        probe.reason = std::string(properties.name) + " has compute capability " +
+                       capability(properties) + ", 8.0 or newer is needed";
+        continue;
+      }
+      DeviceInfo info;
+      info.backend = "cuda";
+      info.name = properties.name;
+      info.isa = "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
+      info.total_bytes = properties.totalGlobalMem;
+      info.available_bytes = properties.totalGlobalMem;
+      probe.devices.push_back(info);
+    }
+    probe.usable = !probe.devices.empty();
+    if (probe.usable) probe.reason.clear();
+    return probe;
+  }
+
+  int preference() const override { return 100; }
+  std::span<const OptionInfo> options() const override { return options_; }
+
+  std::unique_ptr<Backend> create(const OptionValues& options, const Log& log) const override {
+    CudaOptions chosen;
+    if (const auto device = options.find("device"); device != options.end())
+      chosen.device = static_cast<int>(device->second.integer);
+    if (const auto limit = options.find("gpu_memory"); limit != options.end())
+      chosen.memory_limit = static_cast<std::uint64_t>(limit->second.number * 1073741824.0);
+    int count = 0;
+    cuda_check(cudaGetDeviceCount(&count), "counting GPUs");
+    if (chosen.device >= count)
+      throw Error(ErrorCode::bad_usage,
+                  "there is no GPU " + std::to_string(chosen.device) + ", this machine has " +
+                      std::to_string(count),
+                  "backend cuda, option device", "see --list-devices");
+    cudaDeviceProp properties{};
+    cuda_check(cudaGetDeviceProperties(&properties, chosen.device), "looking at the GPU");
+    if (properties.major < kLeastMajor)
+      throw Error(ErrorCode::resource,
+                  std::string(properties.name) + " has compute capability " +
+                      capability(properties) + ", 8.0 or newer is needed",
+                  "backend cuda", "use --backend cpu");
+    auto backend = std::make_unique<CudaBackend>(chosen);
+    log.info("cuda", backend->device().name + ", " + backend->device().isa);
+    return backend;
+  }
+
+ private:
+  std::vector<OptionInfo> options_ = make_options();
+};
+
+}  // namespace
+}  // namespace dllm::cuda
+
+DLLM_BACKEND_PLUGIN("cuda", "1.0.0", "CUDA backend: packed weights, tensor cores, one GPU",
+                    dllm::cuda::CudaBackendFactory)

@@ -1,0 +1,38 @@
+// Kernels that work row by row: look-up, norm, rotation, gate.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "dllm/backend.hpp"
+#include "gemm.hpp"
+
+namespace dllm::cuda {
+
+/// A [n_rows, n_cols] f32 matrix on the device.
+struct Rows {
+  float* values = nullptr;
+  std::uint32_t n_rows = 0;
+  std::uint32_t n_cols = 0;
+};
+
+/// out[r] = table[ids[r]]; an id outside the table gives NaN.
+void launch_embed(DType dtype, const std::uint8_t* table, std::uint64_t row_bytes,
+                  std::uint32_t n_table_rows, const std::int32_t* ids, Rows out,
+                  cudaStream_t stream);
+
+/// Panel of RMSNorm(x) (`norm` not null; x * w / sqrt(mean(x^2) + eps)) or of x itself.
+void launch_prepare(Rows x, const float* norm, float eps, Panel panel, cudaStream_t stream);
+
+/// Panel of silu(gate) * up; `gate` is overwritten.
+void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream);
+
+/// Rotates x in place; definitions: RopeParams. `head_norm`: [head_dim] or null.
+void launch_rope(Rows x, const std::int32_t* positions, const RopeParams& params,
+                 const float* head_norm, cudaStream_t stream);
+
+/// to[i] = from[rows[i]].
+void launch_copy_rows(Rows from, const std::int32_t* rows, Rows to, cudaStream_t stream);
+
+}  // namespace dllm::cuda

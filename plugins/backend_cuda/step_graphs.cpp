@@ -1,0 +1,59 @@
+#include "step_graphs.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "cuda_check.hpp"
+
+namespace dllm::cuda {
+namespace {
+
+constexpr std::size_t kMostGraphs = 32;
+
+bool same(const StepKey& a, const StepKey& b) {
+  return a.owner == b.owner && a.n_tokens == b.n_tokens && a.n_score_rows == b.n_score_rows &&
+         a.n_sequences == b.n_sequences;
+}
+
+cudaGraphExec_t capture(cudaStream_t stream, const std::function<void()>& body) {
+  cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+             "starting to record a step");
+  cudaGraph_t graph = nullptr;
+  try {
+    body();
+  } catch (...) {
+    if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) (void)cudaGraphDestroy(graph);
+    (void)cudaGetLastError();
+    throw;
+  }
+  cuda_check(cudaStreamEndCapture(stream, &graph), "recording a step");
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+  (void)cudaGraphDestroy(graph);
+  cuda_check(status, "preparing a recorded step");
+  return executable;
+}
+
+}  // namespace
+
+void StepGraphs::run(cudaStream_t stream, const StepKey& key, const std::function<void()>& body) {
+  auto entry = std::find_if(entries_.begin(), entries_.end(),
+                            [&](const Entry& each) { return same(each.key, key); });
+  if (entry == entries_.end()) {
+    if (entries_.size() == kMostGraphs) {
+      (void)cudaGraphExecDestroy(entries_.back().graph);
+      entries_.pop_back();
+    }
+    entries_.push_front({key, capture(stream, body)});
+  } else if (entry != entries_.begin()) {
+    entries_.splice(entries_.begin(), entries_, entry);
+  }
+  cuda_check(cudaGraphLaunch(entries_.front().graph, stream), "starting a step");
+}
+
+void StepGraphs::clear() noexcept {
+  for (const Entry& entry : entries_) (void)cudaGraphExecDestroy(entry.graph);
+  entries_.clear();
+}
+
+}  // namespace dllm::cuda

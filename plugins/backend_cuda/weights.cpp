@@ -1,0 +1,118 @@
+#include "weights.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "cuda_check.hpp"
+#include "dllm/quant.hpp"
+
+namespace dllm::cuda {
+namespace {
+
+constexpr std::uint64_t kPieceBytes = 64u << 20;  // raw rows on the device at once
+
+std::uint32_t rows_of(const TensorInfo& tensor) {
+  return tensor.shape.size() < 2 ? 1 : static_cast<std::uint32_t>(tensor.shape[1]);
+}
+
+std::uint32_t cols_of(const TensorInfo& tensor) {
+  return static_cast<std::uint32_t>(tensor.shape[0]);
+}
+
+std::uint64_t units(std::uint32_t n_rows, std::uint32_t n_cols) {
+  return std::uint64_t{(n_rows + kUnitRows - 1) / kUnitRows} *
+         ((n_cols + kUnitCols - 1) / kUnitCols);
+}
+
+// Weights times this lie below 2^8: far from both ends of binary16.
+float range_factor(float largest) {
+  if (!(largest > 0) || !std::isfinite(largest)) return 1;
+  int exponent = 0;
+  std::frexp(largest, &exponent);  // largest < 2^exponent
+  return std::ldexp(1.0f, std::clamp(8 - exponent, -100, 100));
+}
+
+}  // namespace
+
+std::uint64_t packed_bytes(Form form, std::uint32_t n_rows, std::uint32_t n_cols) {
+  const FormFacts facts = form_facts(form);
+  return units(n_rows, n_cols) * (facts.low_bytes + facts.high_bytes + facts.scale_bytes);
+}
+
+Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
+               cudaStream_t stream)
+    : Weight(tensor.name, tensor.dtype, rows_of(tensor), cols_of(tensor)) {
+  packed_.form = *form_of(tensor.dtype);
+  packed_.n_rows = n_rows();
+  packed_.n_cols = n_cols();
+  const FormFacts facts = form_facts(packed_.form);
+  const std::uint64_t n_units = units(n_rows(), n_cols());
+  memory_ = DeviceMemory(packed_bytes(packed_.form, n_rows(), n_cols()), "weight " + tensor.name);
+  packed_.low = memory_.as<std::uint8_t>();
+  packed_.high = packed_.low + n_units * facts.low_bytes;
+  packed_.scales = packed_.high + n_units * facts.high_bytes;
+
+  const std::uint64_t stride = dllm::row_bytes(tensor.dtype, n_cols());
+  const auto piece_rows = static_cast<std::uint32_t>(
+      std::max<std::uint64_t>(kPieceBytes / (stride * kUnitRows), 1) * kUnitRows);
+  const std::uint64_t piece_bytes = std::min<std::uint64_t>(piece_rows, n_rows()) * stride;
+  if (staging.raw.bytes() < piece_bytes) {
+    staging.raw = DeviceMemory();
+    staging.raw = DeviceMemory(piece_bytes, "upload buffer");
+  }
+  if (staging.largest.bytes() == 0) staging.largest = DeviceMemory(sizeof(float), "upload buffer");
+  const std::byte* source = file.data(tensor).data();
+  auto* raw = staging.raw.as<std::uint8_t>();
+  auto* largest = staging.largest.as<float>();
+  const auto upload = [&](std::uint32_t first, std::uint32_t count) {
+    cuda_check(cudaMemcpyAsync(raw, source + first * stride, count * stride, cudaMemcpyHostToDevice,
+                               stream),
+               "uploading a weight");
+  };
+
+  // The range of the scales first: one more look at the data, on the device.
+  cuda_check(cudaMemsetAsync(largest, 0, sizeof(float), stream), "clearing the range");
+  const bool one_piece = piece_rows >= n_rows();
+  for (std::uint32_t first = 0; first < n_rows(); first += piece_rows) {
+    const std::uint32_t count = std::min(piece_rows, n_rows() - first);
+    upload(first, count);
+    launch_largest(tensor.dtype, raw, stride, count, n_cols(), largest, stream);
+  }
+  float bound = 0;
+  cuda_check(cudaMemcpyAsync(&bound, largest, sizeof bound, cudaMemcpyDeviceToHost, stream),
+             "reading the range");
+  cuda_check(cudaStreamSynchronize(stream), "reading the range");
+  const float factor = range_factor(bound);
+  packed_.out_scale = 1 / factor;
+  for (std::uint32_t first = 0; first < n_rows(); first += piece_rows) {
+    const std::uint32_t count = std::min(piece_rows, n_rows() - first);
+    if (!one_piece) upload(first, count);
+    launch_pack(tensor.dtype, raw, stride, first, count, factor, packed_, stream);
+  }
+  cuda_check(cudaStreamSynchronize(stream), "packing a weight");
+  file.release_pages(tensor);
+}
+
+Vector::Vector(const GgufFile& file, const TensorInfo& tensor)
+    : Weight(tensor.name, tensor.dtype, 1, cols_of(tensor)),
+      memory_(n_cols() * sizeof(float), "vector " + tensor.name) {
+  std::vector<float> values(n_cols());
+  decode_row(tensor.dtype, file.data(tensor), values);
+  cuda_check(
+      cudaMemcpy(memory_.as<float>(), values.data(), memory_.bytes(), cudaMemcpyHostToDevice),
+      "uploading a vector");
+  file.release_pages(tensor);
+}
+
+Table::Table(const GgufFile& file, const TensorInfo& tensor)
+    : Weight(tensor.name, tensor.dtype, rows_of(tensor), cols_of(tensor)),
+      memory_(tensor.bytes, "table " + tensor.name),
+      row_bytes_(dllm::row_bytes(tensor.dtype, n_cols())) {
+  cuda_check(cudaMemcpy(memory_.as<std::uint8_t>(), file.data(tensor).data(), tensor.bytes,
+                        cudaMemcpyHostToDevice),
+             "uploading a table");
+  file.release_pages(tensor);
+}
+
+}  // namespace dllm::cuda

@@ -1,0 +1,71 @@
+// What the CUDA backend keeps of a weight.
+//
+// Matrix   packed for tensor cores (packed.hpp), uploaded once
+// Vector   norms and biases, f32
+// Table    an embedding: GGUF's own rows, decoded on look-up
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "device_memory.hpp"
+#include "dllm/backend.hpp"
+#include "dllm/gguf.hpp"
+#include "packed.hpp"
+
+namespace dllm::cuda {
+
+/// Staging for uploads: a device copy of a piece of raw rows. Lives while weights are imported.
+struct Staging {
+  DeviceMemory raw;
+  DeviceMemory largest;  // one float
+};
+
+class Matrix final : public Weight {
+ public:
+  /// Uploads the tensor in pieces, packs each on the device, lets go of the mapping's pages.
+  Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging, cudaStream_t stream);
+  const Packed& packed() const noexcept { return packed_; }
+
+ private:
+  DeviceMemory memory_;
+  Packed packed_;
+};
+
+class Vector final : public Weight {
+ public:
+  Vector(const GgufFile& file, const TensorInfo& tensor);
+  const float* values() const noexcept { return memory_.as<float>(); }
+
+ private:
+  DeviceMemory memory_;
+};
+
+class Table final : public Weight {
+ public:
+  Table(const GgufFile& file, const TensorInfo& tensor);
+  const std::uint8_t* rows() const noexcept { return memory_.as<std::uint8_t>(); }
+  std::uint64_t row_bytes() const noexcept { return row_bytes_; }
+
+ private:
+  DeviceMemory memory_;
+  std::uint64_t row_bytes_;
+};
+
+/// Bytes of a packed matrix.
+std::uint64_t packed_bytes(Form form, std::uint32_t n_rows, std::uint32_t n_cols);
+
+// Kernels (pack.cu).
+
+/// Raises *largest to an upper bound of |weight| times the largest code over `n_rows` raw rows.
+void launch_largest(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
+                    std::uint32_t n_rows, std::uint32_t n_cols, float* largest,
+                    cudaStream_t stream);
+/// Packs raw rows [first_row, first_row + n_rows) (first_row a multiple of 16) into `to`, whose
+/// pointers are written through. `factor` multiplies scales (or weights).
+void launch_pack(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
+                 std::uint32_t first_row, std::uint32_t n_rows, float factor, const Packed& to,
+                 cudaStream_t stream);
+
+}  // namespace dllm::cuda

@@ -1,0 +1,86 @@
+#include "cuda_support.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace dllm::test {
+
+const BackendFactory* cuda_factory() {
+  static const BackendFactory* const factory = []() -> const BackendFactory* {
+    static const Log log;                  // the registry keeps a reference
+    auto* made = new PluginRegistry(log);  // plugins stay loaded until the process ends
+    const std::array<std::filesystem::path, 1> folders = {DLLM_TEST_PLUGINS};
+    made->scan(folders);
+    const PluginRecord* record = made->find(PluginKind::backend, "cuda");
+    return record && record->accepted ? record->backend : nullptr;
+  }();
+  return factory;
+}
+
+void CudaTest::SetUp() {
+  const BackendFactory* factory = cuda_factory();
+  ASSERT_NE(factory, nullptr) << "the plugin was not accepted";
+  const BackendFactory::Probe probe = factory->probe();
+  if (!probe.usable) GTEST_SKIP() << probe.reason;
+  backend_ = factory->create(check_options(factory->options(), {}, "backend cuda"), Log());
+}
+
+std::vector<float> CudaTest::read_leading(TensorView view) {
+  return ::dllm::test::read(*backend_, view);
+}
+
+std::vector<float> CudaTest::read(TensorView view) {
+  const std::uint32_t n = view.n_rows;
+  const auto rest = backend_->make_buffer(n, view.n_cols);
+  const auto rows = backend_->make_index_list(n);
+  std::vector<std::int32_t> all(n);
+  for (std::uint32_t r = 0; r < n; ++r) all[r] = static_cast<std::int32_t>(r);
+  rows->write(all);
+  backend_->copy_rows(view, *rows, rest->rows(n));
+  WeightFile file;
+  Rows minus(view.n_cols, std::vector<double>(view.n_cols, 0.0));
+  for (std::uint32_t i = 0; i < view.n_cols; ++i) minus[i][i] = -1;
+  file.add_matrix("minus", minus);
+  const auto matrix = file.import_to(*backend_, "minus");
+  std::vector<float> total(std::size_t{n} * view.n_cols, 0.0F);
+  for (int pass = 0; pass < 3; ++pass) {
+    const std::vector<float> leading = read_leading(rest->rows(n));
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += leading[i];
+    if (std::any_of(leading.begin(), leading.end(), [](float v) { return !std::isfinite(v); }))
+      return total;
+    const auto part = fill(leading, view.n_cols);
+    backend_->linear_residual(part->rows(n), *matrix, nullptr, rest->rows(n));
+  }
+  return total;
+}
+
+double relative_error(const std::vector<float>& got, const Rows& want) {
+  double error = 0;
+  double size = 0;
+  const std::size_t n_cols = want.at(0).size();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double expected = want[i / n_cols][i % n_cols];
+    error += (static_cast<double>(got[i]) - expected) * (static_cast<double>(got[i]) - expected);
+    size += expected * expected;
+  }
+  return std::sqrt(error / size);
+}
+
+Rows half_tolerance(const Rows& weights, const Rows& x) {
+  Rows largest = weights;
+  for (auto& row : largest)
+    for (std::size_t begin = 0; begin < row.size(); begin += 256) {
+      const std::size_t end = std::min(begin + 256, row.size());
+      double most = 0;
+      for (std::size_t i = begin; i < end; ++i) most = std::max(most, std::abs(row[i]));
+      std::fill(row.begin() + static_cast<std::ptrdiff_t>(begin),
+                row.begin() + static_cast<std::ptrdiff_t>(end), most);
+    }
+  Rows out = oracle_linear_magnitude(largest, x);
+  for (auto& row : out)
+    for (double& value : row) value = value * 4 * std::ldexp(1.0, -11) + 1e-6;
+  return out;
+}
+
+}  // namespace dllm::test

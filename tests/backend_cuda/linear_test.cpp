@@ -1,0 +1,204 @@
+// norm_linear, linear_residual and gated_mlp, for every weight type.
+#include <string>
+
+#include "cuda_support.hpp"
+
+namespace dllm::test {
+namespace {
+
+constexpr float kEps = 1e-5F;
+// A weight's scale, minimum and value and an input are rounded to 11 bits: 2^-12 each in the mean.
+// A handful of outputs, where sums cancel, can be further off; the bound per element covers those.
+constexpr double kMeanError = 6e-4;
+
+std::vector<DType> all_types() {
+  std::vector<DType> types = code_dtypes();
+  for (const DType type : float_dtypes()) types.push_back(type);
+  return types;
+}
+
+std::string type_name(const testing::TestParamInfo<DType>& info) {
+  return std::string(dtype_name(info.param));
+}
+
+class CudaLinear : public CudaTest, public testing::WithParamInterface<DType> {
+ protected:
+  std::uint32_t block() const { return dtype_info(GetParam()).block_size; }
+  std::uint32_t inputs(std::uint32_t blocks) const {
+    return block() == 1 ? 33 * blocks : block() * blocks;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaLinear, testing::ValuesIn(all_types()), type_name);
+
+struct Shape {
+  std::uint32_t n_rows;
+  std::uint32_t blocks;
+  std::uint32_t n_out;
+};
+
+// Rows around the tiles of 32, 96 and 160, outputs around 16 and 128, inputs that split.
+TEST_P(CudaLinear, NormLinearAgreesWithOracle) {
+  for (const Shape& shape :
+       {Shape{1, 1, 5}, {3, 3, 32}, {33, 2, 70}, {97, 5, 129}, {161, 2, 300}, {330, 9, 16}}) {
+    SCOPED_TRACE("rows " + std::to_string(shape.n_rows));
+    const std::uint32_t n_in = inputs(shape.blocks);
+    WeightFile file;
+    file.add("a", GetParam(), shape.n_out, n_in, 1);
+    file.add("b", GetParam(), shape.n_out + 3, n_in, 2);
+    file.add_vector("bias", random_floats(shape.n_out, 3));
+    file.add_vector("norm", random_floats(n_in, 4, 2));
+    const auto values = random_floats(std::size_t{shape.n_rows} * n_in, 5, 3);
+    const Rows normed =
+        oracle_norm(to_rows(values, n_in), file.vector("norm"), static_cast<double>(kEps));
+    const auto a = file.import_to(backend(), "a");
+    const auto b = file.import_to(backend(), "b");
+    const auto bias = file.import_to(backend(), "bias", WeightRole::replicated);
+    const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+    const auto x = fill(values, n_in);
+    const auto out_a = backend().make_buffer(shape.n_rows, shape.n_out);
+    const auto out_b = backend().make_buffer(shape.n_rows, shape.n_out + 3);
+    const std::vector<Projection> projections = {{a.get(), bias.get(), out_a->rows(shape.n_rows)},
+                                                 {b.get(), nullptr, out_b->rows(shape.n_rows)}};
+    backend().norm_linear(x->rows(shape.n_rows), norm.get(), kEps, projections);
+    const auto got_a = read(out_a->rows(shape.n_rows));
+    const auto got_b = read(out_b->rows(shape.n_rows));
+    const Rows want_a = oracle_linear(file.decoded("a"), normed, file.vector("bias"));
+    const Rows want_b = oracle_linear(file.decoded("b"), normed);
+    expect_near(got_a, want_a, half_tolerance(file.decoded("a"), normed));
+    expect_near(got_b, want_b, half_tolerance(file.decoded("b"), normed));
+    if (shape.n_rows >= 33) {
+      EXPECT_LT(relative_error(got_b, want_b), kMeanError);
+    }
+  }
+}
+
+TEST_P(CudaLinear, LinearResidualAddsToWhatIsThere) {
+  constexpr std::uint32_t kRows = 40;
+  constexpr std::uint32_t kOut = 150;
+  const std::uint32_t n_in = inputs(4);
+  WeightFile file;
+  file.add("w", GetParam(), kOut, n_in, 1);
+  file.add_vector("bias", random_floats(kOut, 3));
+  const auto values = random_floats(std::size_t{kRows} * n_in, 5, 3);
+  const auto before = random_floats(std::size_t{kRows} * kOut, 6);
+  const Rows x_rows = to_rows(values, n_in);
+  Rows want = oracle_linear(file.decoded("w"), x_rows, file.vector("bias"));
+  for (std::size_t i = 0; i < before.size(); ++i)
+    want[i / kOut][i % kOut] += static_cast<double>(before[i]);
+  const auto w = file.import_to(backend(), "w", WeightRole::row_split);
+  const auto bias = file.import_to(backend(), "bias", WeightRole::replicated);
+  const auto x = fill(values, n_in);
+  const auto residual = fill(before, kOut);
+  backend().linear_residual(x->rows(kRows), *w, bias.get(), residual->rows(kRows));
+  expect_near(read(residual->rows(kRows)), want, half_tolerance(file.decoded("w"), x_rows));
+}
+
+TEST_P(CudaLinear, GatedMlpAgreesWithOracle) {
+  constexpr std::uint32_t kRows = 21;
+  const std::uint32_t width = block() == 1 ? 50 : block() == 32 ? 96 : 256;
+  const std::uint32_t ffn = 2 * width;
+  WeightFile file;
+  file.add("gate", GetParam(), ffn, width, 1);
+  file.add("up", GetParam(), ffn, width, 2);
+  file.add("down", GetParam(), width, ffn, 3);
+  file.add_vector("norm", random_floats(width, 4, 1));
+  const auto values = random_floats(std::size_t{kRows} * width, 5, 3);
+  const Rows x_rows = to_rows(values, width);
+  const Rows normed = oracle_norm(x_rows, file.vector("norm"), static_cast<double>(kEps));
+  const Rows want = oracle_linear(file.decoded("down"),
+                                  oracle_gated(file.decoded("gate"), file.decoded("up"), normed));
+  const auto gate = file.import_to(backend(), "gate");
+  const auto up = file.import_to(backend(), "up");
+  const auto down = file.import_to(backend(), "down", WeightRole::row_split);
+  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+  const auto x = fill(values, width);
+  backend().gated_mlp(x->rows(kRows), *norm, kEps, *gate, *up, *down);
+  std::vector<float> got = read(x->rows(kRows));
+  for (std::size_t i = 0; i < got.size(); ++i) got[i] -= values[i];
+  EXPECT_LT(relative_error(got, want), 3 * kMeanError);
+}
+
+// Operations in a chain: rows alone, in company, and again.
+TEST_P(CudaLinear, RowsAreTheSameAloneInCompanyAndInEveryRun) {
+  const std::uint32_t width = block() == 256 ? 512 : 384;
+  constexpr std::uint32_t kRows = 170;
+  WeightFile file;
+  file.add("gate", GetParam(), 2 * width, width, 1);
+  file.add("up", GetParam(), 2 * width, width, 2);
+  file.add("down", GetParam(), width, 2 * width, 3);
+  file.add_vector("norm", random_floats(width, 4, 1));
+  const auto values = random_floats(std::size_t{kRows} * width, 5, 3);
+  const auto gate = file.import_to(backend(), "gate");
+  const auto up = file.import_to(backend(), "up");
+  const auto down = file.import_to(backend(), "down");
+  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+  const auto run = [&](const std::vector<float>& rows) {
+    const auto n = static_cast<std::uint32_t>(rows.size() / width);
+    const auto x = fill(rows, width);
+    const auto projected = backend().make_buffer(n, 2 * width);
+    const std::vector<Projection> projections = {{gate.get(), nullptr, projected->rows(n)}};
+    backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
+    backend().norm_linear(x->rows(n), norm.get(), kEps, projections);
+    backend().linear_residual(projected->rows(n), *down, nullptr, x->rows(n));
+    return read(x->rows(n));
+  };
+  const std::vector<float> together = run(values);
+  expect_same(run(values), together);
+  for (const std::uint32_t count : {1U, 33U, 100U}) {
+    SCOPED_TRACE("rows " + std::to_string(count));
+    const auto n = std::ptrdiff_t{count} * width;
+    expect_same(run({values.begin(), values.begin() + n}),
+                {together.begin(), together.begin() + n});
+  }
+}
+
+class CudaLinearRange : public CudaTest {};
+
+// Inputs and weights beyond binary16's range at both ends.
+TEST_F(CudaLinearRange, LargeAndSmallRowsKeepTheirPrecision) {
+  constexpr std::uint32_t kIn = 96;
+  constexpr std::uint32_t kOut = 40;
+  for (const float weight_scale : {1e-9F, 1.0F, 1e3F}) {
+    WeightFile file;
+    Rows weights = to_rows(random_floats(std::size_t{kOut} * kIn, 1, weight_scale), kIn);
+    file.add_matrix("w", weights);
+    std::vector<float> values;
+    for (const float scale : {1e-12F, 1e-3F, 1.0F, 1e6F})  // reading back takes up to about 1e12
+      for (const float value : random_floats(kIn, 7, scale)) values.push_back(value);
+    const auto w = file.import_to(backend(), "w");
+    const auto x = fill(values, kIn);
+    const auto out = backend().make_buffer(4, kOut);
+    const std::vector<Projection> projections = {{w.get(), nullptr, out->rows(4)}};
+    backend().norm_linear(x->rows(4), nullptr, 0, projections);
+    const auto got = read(out->rows(4));
+    const Rows want = oracle_linear(file.decoded("w"), to_rows(values, kIn));
+    for (std::uint32_t r = 0; r < 4; ++r) {
+      SCOPED_TRACE("row " + std::to_string(r) + " weights " + std::to_string(weight_scale));
+      const auto begin = got.begin() + std::ptrdiff_t{r} * kOut;
+      EXPECT_LT(relative_error({begin, begin + kOut}, {want[r]}), kMeanError);
+    }
+  }
+}
+
+TEST_F(CudaLinearRange, AnActivationThatIsNotFiniteReachesTheResult) {
+  WeightFile file;
+  file.add("w", DType::q4_0, 32, 64, 1);
+  const auto w = file.import_to(backend(), "w");
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    auto values = random_floats(128, 5);
+    values[70] = bad;
+    const auto x = fill(values, 64);
+    const auto out = fill(std::vector<float>(64, 0.0F), 32);
+    backend().linear_residual(x->rows(2), *w, nullptr, out->rows(2));
+    const auto got = ::dllm::test::read(backend(), out->rows(2));
+    for (std::size_t i = 0; i < 32; ++i) {
+      EXPECT_TRUE(std::isfinite(got[i]));
+      EXPECT_FALSE(std::isfinite(got[32 + i]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dllm::test
