@@ -185,7 +185,8 @@ Trace read_trace(const std::string& path) {
                   "record it again with `dllm run --record FILE`");
     }
   }
-  const bool any = std::ranges::any_of(trace.rounds, &TraceRound::forward);
+  const bool any = std::ranges::any_of(
+      trace.rounds, [](const TraceRound& round) { return round.forward && !round.rows.empty(); });
   if (!any) {
     throw Error(ErrorCode::bad_file, "the trace holds no forward", path,
                 "record it again with `dllm run --record FILE`");
