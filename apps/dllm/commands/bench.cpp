@@ -22,7 +22,7 @@
 namespace dllm::cli {
 namespace {
 
-constexpr std::string_view kDefaultSteps = "4";
+constexpr std::int64_t kDefaultSteps = 4;
 
 std::string trace_path(const Settings& settings) {
   const std::string path = settings.text("trace");
@@ -59,7 +59,7 @@ void check_canvas(const Settings& settings, std::size_t n_prompt, std::uint32_t 
   }
 }
 
-// A fifth of the canvas, of ids that any text might have; the mask would be no prompt.
+// A fifth of the canvas, of any ids but the mask, which would be no prompt.
 std::vector<std::int32_t> random_prompt(const KnownModel& model, std::int64_t canvas,
                                         std::uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -87,8 +87,7 @@ SamplerChoice choose_bench_sampler(const PluginRegistry& registry, const Setting
     if (known && !given.contains(name) && settings.text("preset") == "default")
       chosen.replace("sampler." + name, value, "default of bench");
   };
-  const auto steps = std::min<std::int64_t>(n_generated, std::stoll(std::string(kDefaultSteps)));
-  fill_in("steps", std::to_string(steps));
+  fill_in("steps", std::to_string(std::min(n_generated, kDefaultSteps)));
   fill_in("block_length", std::to_string(n_generated));
   return choose_sampler(registry, chosen, record.id);
 }
