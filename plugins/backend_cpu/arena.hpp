@@ -47,7 +47,7 @@ class Arena {
 
   /// Calls body(item, slot) for every item below n_items; `slot` < n_threads() is owned by the
   /// calling thread for the duration of the call. Items are handed out `grain` at a time: choose it
-  /// so that one hand-out (about a microsecond) does not count.
+  /// so that a hand-out (tens of nanoseconds: docs/performance.md) does not count.
   template <typename Body>
   void for_each(std::uint32_t n_items, std::uint32_t grain, const Body& body) {
     if (n_items == 0) return;

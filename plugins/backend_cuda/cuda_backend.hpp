@@ -26,7 +26,7 @@ namespace dllm::cuda {
 
 struct CudaOptions {
   int device = 0;
-  std::uint64_t memory_limit = 0;  // bytes this process may take; 0: what is free
+  std::uint64_t memory_limit = 0;  // bytes in use, by others too, to stay below; 0: what is free
 };
 
 /// The compute stream, owned.

@@ -166,7 +166,7 @@ class Row {
 
   // Mass of an id relative to the most probable one, as an integer: sums do not depend on order.
   __device__ unsigned long long mass(float l, float top) const {
-    constexpr double kUnit = 17592186044416.0;  // 2^44; 2^17 ids of it fit
+    constexpr double kUnit = 17592186044416.0;  // 2^44; 2^20 ids of it fit
     return static_cast<unsigned long long>(exp(tempered(l) - tempered(top)) * kUnit);
   }
 

@@ -1,3 +1,5 @@
+// Norm, gate, rotation and copies. In every kernel a block owns one row (of the output) and its
+// threads stride over the columns; in rope() a warp owns whole heads of the row.
 #include "block_codes.cuh"
 #include "cuda_check.hpp"
 #include "reduce.cuh"
@@ -86,7 +88,7 @@ struct RopeArgs {
   double scale;
 };
 
-// A warp takes whole heads. Angles are in double, once per row, then sines and cosines in f32.
+// Angles are in double, once per row, then sines and cosines in f32.
 __global__ void rope(RopeArgs a) {
   extern __shared__ float table[];  // [n_rot / 2] cosines, then sines
   const std::uint32_t half = a.n_rot / 2;
