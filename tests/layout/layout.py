@@ -67,7 +67,7 @@ LAYERS = [
      ["{own}"]),
 ]
 
-SOURCE = re.compile(r".*\.(h|hpp|c|cpp|cu|cuh|in)$")
+SOURCE = re.compile(r".*\.(h|hpp|c|cpp|cu|cuh|inl|in)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<([^>]+)>|"([^"]+)")', re.MULTILINE)
 
 
