@@ -158,8 +158,7 @@ int replay_command(const Settings& settings, Console& console) {
   }
   console.note(fmt::format(
       "sampler {}, {} steps, {} forwards; {} rows as recorded, {} approximate; {} of {} positions "
-      "end "
-      "as recorded by {}",
+      "end as recorded by {}",
       sampler->id(), out.steps, out.forwards, model.exact_rows(), model.approximate_rows(),
       out.n_as_recorded, out.n_editable, trace.header.sampler));
   return 0;

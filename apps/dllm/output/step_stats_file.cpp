@@ -10,6 +10,7 @@
 #include "trace/trace.hpp"
 
 namespace dllm::cli {
+
 StepStatsFile::StepStatsFile(const std::string& path, const Tokenizer& tokenizer)
     : path_(path), tokenizer_(tokenizer) {
   errno = 0;

@@ -108,10 +108,10 @@ void translate_aliases(const PluginRegistry& registry, const PluginRecord& sampl
     const Setting translated{{alias->means_value}, setting.spelled, setting.place};
     const auto [other, is_new] = given.emplace(alias->means_option, translated);
     if (is_new) continue;
-    throw Error(
-        ErrorCode::bad_usage,
-        fmt::format("{} and {} both choose the rule", setting.spelled, other->second.spelled),
-        setting.place, "give one of them");
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("{} and {} both set {}", setting.spelled, other->second.spelled,
+                            alias->means_option),
+                setting.place, "give one of them");
   }
 }
 

@@ -27,8 +27,8 @@ void check_sampler_options_of_any(const PluginRegistry& registry, const Settings
 OptionValues backend_options(const PluginRegistry& registry, const PluginRecord& backend,
                              const Settings& settings);
 
-/// The preset --preset names, or null for "default". Throws Error (bad_usage) with the sampler's own
-/// presets.
+/// The preset --preset names, or null for "default". Throws Error (bad_usage) with the sampler's
+/// own presets.
 const OptionPreset* chosen_preset(const PluginRecord& sampler, const Settings& settings);
 
 }  // namespace dllm::cli
