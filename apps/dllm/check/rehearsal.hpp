@@ -69,8 +69,8 @@ std::string first_difference(const std::vector<Round>& one, const std::vector<Ro
 
 class Rehearsal {
  public:
-  /// `sampler` and `scene` must outlive this. Throws Error (bad_usage) where the sampler refuses the
-  /// canvas.
+  /// `sampler` and `scene` must outlive this. Throws Error (bad_usage) where the sampler refuses
+  /// the canvas.
   Rehearsal(const Sampler& sampler, const Scene& scene);
 
   bool finished() const { return finished_; }

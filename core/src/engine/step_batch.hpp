@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "dllm/canvas.hpp"
 #include "dllm/engine.hpp"
 #include "dllm/head_stats.hpp"
 #include "dllm/model.hpp"
-#include "dllm/canvas.hpp"
 
 namespace dllm {
 

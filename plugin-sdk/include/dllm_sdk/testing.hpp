@@ -1,9 +1,10 @@
 // Playing a sampler in a unit test, without dllm and without a model.
 //
 //   dllm::sdk::testing::Game game(table);
-//   game.option("threshold", "0.8").canvas(2, 6);           // 2 given positions, then 6 masked
-//   ones game.logits([](std::uint32_t position) { return LogitRow{{7, 1.0 + position}, {8, 0.0}};
-//   }); Played played = game.play(); played.rounds[0].asked; played.rounds[0].edits; played.ids;
+//   game.option("threshold", "0.8").canvas(2, 6);  // 2 given positions, then 6 masked ones
+//   game.logits([](std::uint32_t position) { return LogitRow{{7, 1.0 + position}, {8, 0.0}}; });
+//   Played played = game.play();
+//   played.rounds[0].asked, played.rounds[0].edits, played.ids;
 //
 // `table` is what dllm_plugin_entry returned: link the sampler's source into the test and call it
 // (plugin_table). A plan or edit that the engine would refuse throws std::runtime_error. What holds
