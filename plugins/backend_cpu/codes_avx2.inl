@@ -89,7 +89,7 @@ DLLM_INLINE void add_steps(const uint8_t* codes, const ActivationGroup* a, int p
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const __m256i four = broadcast4(a[r].codes + 4 * (part * kSteps + s));
-      __m256i start;
+      __m256i start = _mm256_setzero_si256();  // used where it is set
       if (kCentred && s == 0) start = _mm256_slli_epi16(broadcast4(&a[r].sum16[part]), 5);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
