@@ -54,6 +54,10 @@ dllm_status create(const dllm_option_value* values, std::uint32_t, const dllm_mo
   const auto per_step = static_cast<std::uint32_t>(values[0].integer);
   if (fault("options") && per_step == 50) return fail(error, "fifty is beyond me");
   if (fault("options_silent") && per_step == 50) return DLLM_BAD_OPTION;
+  if (fault("options_says_why") && per_step == 50) {
+    fail(error, "fifty is beyond me");
+    return DLLM_BAD_OPTION;
+  }
   if (fault("no_special_ids") && facts->eos_id < 0) return fail(error, "where is the end token?");
   if (fault("huge_vocabulary")) {
     auto* weights = static_cast<unsigned char*>(std::malloc(facts->n_vocab));
@@ -141,6 +145,8 @@ dllm_status make_plan(dllm_sampler_run* run, const dllm_canvas* canvas, dllm_pla
   out->n_positions = static_cast<std::uint32_t>(run->positions.size());
   out->want = DLLM_STAT_TOP_LIST | DLLM_STAT_ENTROPY;
   out->n_top_list = 2;
+  if (fault("nan_plan")) out->temperature = std::nanf("");
+  if (fault("bad_status")) return 7;
   if (fault("newer_host_writes")) std::memset(out + 1, 0, out->struct_size - sizeof *out);
   return DLLM_OK;
 }
@@ -164,7 +170,8 @@ dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const dllm_s
     if (fault("edits_mask")) token = run->sampler->mask_id;
     if (fault("edits_vocabulary")) token = 1000;
     const std::uint32_t position = fault("edits_fixed") ? 0 : stats->positions[row];
-    run->edits.push_back({position, token, DLLM_EDIT_COMMIT, confidence});
+    const float shown = fault("nan_confidence") ? std::nanf("") : confidence;
+    run->edits.push_back({position, token, DLLM_EDIT_COMMIT, shown});
   }
   if (fault("progress")) run->edits.clear();
   const bool early = fault("fills") && canvas->step == 2;
@@ -172,6 +179,8 @@ dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const dllm_s
   out->n_edits = static_cast<std::uint32_t>(run->edits.size());
   const bool filled = run->edits.size() == stats->n_rows;
   out->status = (filled && !fault("progress")) || early ? DLLM_RUN_FINISHED : DLLM_RUN_RUNNING;
+  if (fault("unknown_run_status")) out->status = 9;
+  if (fault("null_edits")) out->edits = nullptr;
   if (fault("nothing_to_do") && stats->n_rows == 0) out->status = DLLM_RUN_RUNNING;
   run->expected_open = stats->n_rows - out->n_edits;
   ++const_cast<dllm_sampler*>(run->sampler)->rounds;
