@@ -103,6 +103,9 @@ class Replay(CliCase):
         self.assert_fails(self.dllm("replay", trace, "--sampler", "lada"), USAGE, "'lada'", "llada")
         self.assert_fails(self.dllm("replay", trace, "--top-k", 3), USAGE, "llada", "top_k")
         self.assert_fails(self.dllm("run", "-m", model(), "-p", "x", "--record", model()), USAGE, "overwritten")
+        self.assert_fails(self.dllm("run", "-m", model(), "-p", "x", "--record", "-"), USAGE, "standard output")
+        same = ["--record", path("both.jsonl"), "--dump-step-stats", path("both.jsonl")]
+        self.assert_fails(self.dllm("run", "-m", model(), "-p", "x", *same), USAGE, "both.jsonl", "two files")
         if os.geteuid() != 0:
             self.assert_fails(self.dllm("run", "-m", model(), "-p", "x", "--record", "/proc/x"), USAGE, "--record")
 

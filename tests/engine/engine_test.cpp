@@ -210,5 +210,35 @@ TEST(Engine, FullLogitsScoresEveryPositionAndChangesNothing) {
   EXPECT_EQ(texts[0], texts[1]);
 }
 
+TEST(Engine, RecorderSeesEveryRoundWithAllRowsAndChangesNothing) {
+  std::vector<std::vector<std::int32_t>> texts;
+  std::vector<std::uint32_t> asked;
+  for (const bool record : {false, true}) {
+    FakeModel model;
+    EngineLimits limits = kLimits;
+    limits.record_top_list = record ? 3 : 0;
+    Engine engine(model, limits);
+    auto request = request_of({5, kM, 6, kM, kM, 7}, make_sampler(commit_left_to_right(2)));
+    if (record) {
+      request.recorder = [&](const SequenceRound& round) {
+        EXPECT_EQ(round.canvas.step, asked.size());
+        asked.push_back(round.answers.n_rows);
+        EXPECT_EQ(round.plan.n_positions, round.answers.n_rows);
+        EXPECT_EQ(round.answers.argmax, nullptr) << "the sampler gets what it wanted";
+        ASSERT_EQ(round.all.n_rows, 6u);
+        EXPECT_EQ(round.all.n_top_list, 3u);
+        EXPECT_EQ(round.all.positions[4], 4u);
+        EXPECT_EQ(round.all.argmax[4], 4);
+        EXPECT_EQ(round.finished, round.edits.size() < 2);
+      };
+    }
+    const auto id = engine.add(std::move(request));
+    const auto ids = run_to_end(engine, id).ids;
+    texts.emplace_back(ids.begin(), ids.end());
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_THAT(asked, ::testing::ElementsAre(3, 1));
+}
+
 }  // namespace
 }  // namespace dllm::test

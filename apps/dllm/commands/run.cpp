@@ -53,13 +53,19 @@ struct Outcome {
 };
 
 void check_watch_paths(const Settings& settings) {
-  const std::string path = settings.text("dump-step-stats");
-  if (const std::string trace = settings.text("record"); !trace.empty()) {
-    check_output_path(settings, trace, "record");
+  for (const char* option : {"dump-step-stats", "record"}) {
+    const std::string path = settings.text(option);
+    if (path == "-") {
+      throw Error(ErrorCode::bad_usage, "steps cannot go to standard output",
+                  settings.origin(option), "give a file: only the answer is written there");
+    }
+    check_output_path(settings, path, option);
   }
-  if (path != "-") return check_output_path(settings, path, "dump-step-stats");
-  throw Error(ErrorCode::bad_usage, "step statistics cannot go to standard output",
-              settings.origin("dump-step-stats"), "give a file: only the answer is written there");
+  const std::string trace = settings.text("record");
+  if (trace.empty() || trace != settings.text("dump-step-stats")) return;
+  throw Error(ErrorCode::bad_usage,
+              fmt::format("'{}' would hold both the step statistics and the recording", trace),
+              settings.origin("record"), "give two files");
 }
 
 TraceHeader trace_header(const RunPlan& plan) {
