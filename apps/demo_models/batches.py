@@ -2,7 +2,7 @@
 
 Workers write examples as [prompt length, answer length, prompt ids, answer ids], padded to one row of a fixed width. The
 pool keeps them all; a batch of rows of length T takes random examples that fit into T and pads each with the end token to
-exactly T. So no row needs an attention mask, and windows of every size from a few positions up to about 200 are seen.
+exactly T. So no row needs an attention mask, and windows of every size from a few positions up to about 250 are seen.
 """
 
 import multiprocessing as mp
@@ -11,27 +11,10 @@ import queue
 import numpy as np
 import torch
 
-LONGEST = 256                                   # tokens of prompt and answer together
-GROUPS = (64, 96, 128, 192, 256)                # examples are kept by the smallest of these that they fit
+from examples import LONGEST, produce
 
-
-def produce(architecture, seed, weights, out, chunk):
-    from generator import stream
-    from tokenizer import Tokenizer
-    tokenizer = Tokenizer(architecture)
-    rows, filled = np.zeros((chunk, LONGEST + 2), np.int16), 0
-    for task, instance in stream(seed, weights=weights):
-        prompt, answer = tokenizer.prompt_ids(instance.prompt), tokenizer.answer_ids(instance.answer)
-        n = len(prompt) + len(answer)
-        if n > LONGEST:
-            continue
-        rows[filled, 0], rows[filled, 1] = len(prompt), len(answer)
-        rows[filled, 2:2 + n] = prompt + answer
-        rows[filled, 2 + n:] = tokenizer.eos
-        filled += 1
-        if filled == chunk:
-            out.put(rows.copy())
-            filled = 0
+GROUPS = (40, 48, 64, 96, 128, 192, 256)         # examples are kept by the smallest of these that they fit
+GROUP_SHARES = (0.5, 0.5, 1, 1, 1, 1, 1)        # of the rows that a batch takes from groups shorter than its own
 
 
 class Pool:
@@ -41,7 +24,8 @@ class Pool:
         self.eos = tokenizer.eos
         context = mp.get_context("spawn")
         self.queue = context.Queue(maxsize=256)
-        self.workers = [context.Process(target=produce, args=(tokenizer.architecture, seed + i, weights, self.queue, chunk), daemon=True)
+        self.workers = [context.Process(target=produce, daemon=True,
+                                        args=(tokenizer.architecture, seed + i, weights, self.queue, chunk))
                         for i in range(workers)]
         for worker in self.workers:
             worker.start()
@@ -81,12 +65,13 @@ class Pool:
         """tokens [rows, length] int64, prompt lengths [rows], answer lengths [rows] (with the end-of-turn token).
 
         Half of the rows come from the longest examples that fit, or a batch of long rows would be padding mostly; the
-        other half is shared out evenly among the shorter groups.
+        other half is shared out among the shorter groups.
         """
         held = [min(s, g.size(0)) for s, g in zip(self.sizes, self.groups)]
-        fits = [g for g, longest in enumerate(GROUPS) if longest <= length and held[g] >= 64]
+        fits = [g for g, longest in enumerate(GROUPS) if longest <= length and held[g] > 0]
         top, others = rows if len(fits) == 1 else rows // 2, fits[:-1]
-        counts = {g: (rows - top) // len(others) for g in others}
+        shares = {g: GROUP_SHARES[g] for g in others}
+        counts = {g: int((rows - top) * share / sum(shares.values())) for g, share in shares.items()}
         counts[fits[-1]] = rows - sum(counts.values())
         picked = []
         for g, count in counts.items():

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from evaluate_rules import HERE, PROMPTS_PER_TASK, RATES, SPLIT_SEED, WINDOW, is_right, prompts_of
-from generator import TASKS, held_out_prompts
+from evaluate_rules import HERE, RATES, WINDOW, held_out_set, is_right, prompts_of
+from generator import TASKS
 from sampling import decode
 from tokenizer import Tokenizer
 
@@ -28,19 +28,19 @@ def write_prompts():
     (HERE / "heldout").mkdir(exist_ok=True)
     for task in TASKS.values():
         rows = [{"task": task.name, "one_answer": task.one_answer, "prompt": i.prompt, "answer": i.answer}
-                for i in held_out_prompts(task, PROMPTS_PER_TASK, SPLIT_SEED)]
+                for i in held_out_set(task)]
         (HERE / "heldout" / f"{task.name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
 
 
-def accuracy(model, tokenizer, rates, per_task, window=WINDOW):
+def accuracy(model, tokenizer, rates, per_task=None, window=WINDOW, tasks=tuple(TASKS)):
     """{task: {rate: share right}}, and the wrong answers at the first rate."""
-    cases = [(task, row) for task in TASKS.values() for row in prompts_of(task, per_task)]
+    cases = [(task, row) for task in map(TASKS.get, tasks) for row in prompts_of(task, per_task)]
     # Rows of similar length together: less padding.
     cases.sort(key=lambda case: len(tokenizer.prompt_ids(case[1]["prompt"])))
-    table, wrong = {name: {} for name in TASKS}, []
+    table, wrong = {name: {} for name in tasks}, []
     for rate in rates:
         texts = decode(model, tokenizer, [row["prompt"] for _, row in cases], window, rate)
-        right = {name: [] for name in TASKS}
+        right = {name: [] for name in tasks}
         for (task, row), text in zip(cases, texts):
             ok = is_right(task, row["prompt"], row["answer"], text)
             right[task.name].append(ok)
@@ -67,11 +67,12 @@ def markdown(table, rates) -> str:
     return "\n".join(lines) + "\n"
 
 
-def report(model, tokenizer, out: Path, label: str, rates, per_task):
+def report(model, tokenizer, out: Path, label: str, rates, per_task, tasks=tuple(TASKS)):
     started = time.monotonic()
-    table, wrong = accuracy(model, tokenizer, rates, per_task)
+    table, wrong = accuracy(model, tokenizer, rates, per_task, tasks=tasks)
     stem = f"{tokenizer.architecture}-{label}"
-    (out / f"{stem}.json").write_text(json.dumps({"window": WINDOW, "prompts_per_task": per_task, "accuracy": table}, indent=1) + "\n")
+    prompts = {name: len(prompts_of(TASKS[name], per_task)) for name in tasks}
+    (out / f"{stem}.json").write_text(json.dumps({"window": WINDOW, "prompts": prompts, "accuracy": table}, indent=1) + "\n")
     (out / f"{stem}.md").write_text(markdown(table, rates))
     (out / f"{stem}-wrong.jsonl").write_text("".join(json.dumps(w) + "\n" for w in wrong))
     print(f"{stem} ({time.monotonic() - started:.0f} s)\n{markdown(table, rates)}", flush=True)
@@ -86,11 +87,11 @@ def write_samples(model, tokenizer, out: Path):
     (out / f"{tokenizer.architecture}-samples.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def compare_with_file(model, tokenizer, path: Path, out: Path, per_task: int):
+def compare_with_file(model, tokenizer, path: Path, out: Path, per_task=None):
     """The trained weights, then the same prompts with what the file holds."""
     import export_gguf
     with torch.no_grad():
-        report(model, tokenizer, out, "trained", (1, 4), per_task)
+        report(model, tokenizer, out, "trained", (1, 4), per_task or 60)
         export_gguf.load_into(model, path)
         report(model, tokenizer, out, "quantized", RATES, per_task)
         write_samples(model, tokenizer, out)
@@ -100,7 +101,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gguf", type=Path, nargs="?")
     parser.add_argument("--out", type=Path, default=Path("."))
-    parser.add_argument("--per-task", type=int, default=PROMPTS_PER_TASK)
+    parser.add_argument("--per-task", type=int, help="at most; default: all of heldout/")
+    parser.add_argument("--rates", type=lambda s: tuple(map(int, s.split(","))), default=RATES, help="tokens per step")
+    parser.add_argument("--tasks", type=lambda s: tuple(s.split(",")), default=tuple(TASKS))
+    parser.add_argument("--label", default="quantized", help="part of the names of the files written")
+    parser.add_argument("--no-samples", action="store_true")
     parser.add_argument("--write-prompts", action="store_true")
     args = parser.parse_args()
     if args.write_prompts:
@@ -110,8 +115,9 @@ def main():
     tokenizer = Tokenizer(model.config.architecture)
     args.out.mkdir(parents=True, exist_ok=True)
     with torch.no_grad():
-        report(model, tokenizer, args.out, "quantized", RATES, args.per_task)
-        write_samples(model, tokenizer, args.out)
+        report(model, tokenizer, args.out, args.label, args.rates, args.per_task, args.tasks)
+        if not args.no_samples:
+            write_samples(model, tokenizer, args.out)
 
 
 if __name__ == "__main__":

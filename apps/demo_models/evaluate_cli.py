@@ -27,7 +27,7 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--rates", default=",".join(map(str, RATES)), help="tokens per step")
-    parser.add_argument("--per-task", type=int, default=60)
+    parser.add_argument("--per-task", type=int, help="at most; default: all of heldout/")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, help="JSON file for the shares and the wrong answers")
     args = parser.parse_args()

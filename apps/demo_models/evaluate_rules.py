@@ -8,15 +8,19 @@ from generator import held_out_prompts
 HERE = Path(__file__).parent
 WINDOW = 128
 RATES = (1, 2, 4, 8)
-PROMPTS_PER_TASK = 60
+PROMPTS_PER_TASK = {True: 120, False: 60}       # by one_answer: a target of 98 % needs more than 60 to mean something
 SPLIT_SEED = 2024
 
 
-def prompts_of(task, count):
+def held_out_set(task):
+    """The held-out prompts of one task, as heldout/ has them."""
+    return held_out_prompts(task, PROMPTS_PER_TASK[task.one_answer], SPLIT_SEED)
+
+
+def prompts_of(task, most=None):
+    """All prompts of heldout/, or the first `most`."""
     path = HERE / "heldout" / f"{task.name}.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else [
-        {"prompt": i.prompt, "answer": i.answer} for i in held_out_prompts(task, count, SPLIT_SEED)]
-    return rows[:count]
+    return [json.loads(line) for line in path.read_text().splitlines()][:most]
 
 
 def is_right(task, prompt, expected, text) -> bool:

@@ -30,10 +30,12 @@ class Canvas:
         length = int(self.starts[rows].max()) + self.window
         tokens = self.tokens[rows, :length]
         keys = torch.arange(length, device=rows.device)[None] < self.starts[rows, None] + self.window
-        h = model.hidden(tokens, torch.float32, keys).view(*tokens.shape, -1)
+        # On a GPU in the arithmetic of training.
+        dtype = torch.bfloat16 if tokens.is_cuda else torch.float32
+        h = model.hidden(tokens, dtype, keys).view(*tokens.shape, -1)
         wanted = slots - 1 if model.config.shifted else slots
         h = h.gather(1, wanted[..., None].expand(-1, -1, h.size(-1)))
-        scores = h @ model.embedding.T
+        scores = (h @ model.embedding.to(dtype).T).float()
         scores[..., self.tokenizer.mask] = -torch.inf
         return scores
 

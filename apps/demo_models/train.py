@@ -24,13 +24,14 @@ from optimizer import Muon
 from tokenizer import Tokenizer
 
 TOKENS_PER_STEP = 122_880            # divisible by every row length
-ROW_LENGTHS = {64: 0.17, 96: 0.22, 128: 0.18, 160: 0.13, 192: 0.18, 256: 0.08, 320: 0.04}     # length: share of steps
+# length: share of steps. Rows of 40 and 48 are short questions in a window of 8 to 32.
+ROW_LENGTHS = {40: 0.03, 48: 0.06, 64: 0.12, 96: 0.2, 128: 0.18, 160: 0.13, 192: 0.17, 256: 0.08, 320: 0.03}
 LEAST_T = 0.1                        # 1/t is cut here; below it, the weight would be mostly variance
 PADDING_TOKENS = 3.0                 # all padding of a row weighs as much as this many answer tokens
 # Shares of rows that are masked as decoding meets them, see mask_rows.
 BLOCK_ROWS = {"llada": 0.35, "dream": 0.15}
-PADDING_SHOWN = {"llada": 0.2, "dream": 0.4}
-COMMON_SHOWN = {"llada": 0.2, "dream": 0.25}
+PADDING_SHOWN = {"llada": 0.0, "dream": 0.0}
+COMMON_SHOWN = {"llada": 0.1, "dream": 0.1}
 N_COMMON = 120
 
 
@@ -75,7 +76,9 @@ def mask_rows(tokens, prompt, answer, common, shares, generator):
     padding = at >= answer[:, None]
     # Padding is shown from some way behind the answer on: shown from its very end, it would give the length away, and
     # a model that has learned to trust it goes wrong while the padding is being filled in from the far end.
-    edge = answer[:, None] + (40 * uniform(rows, 1) * uniform(rows, 1)).long()
+    near = 40 * uniform(rows, 1) * uniform(rows, 1)
+    anywhere = (length - prompt - answer)[:, None] * uniform(rows, 1)
+    edge = answer[:, None] + torch.where(uniform(rows, 1) < 0.5, near, anywhere).long()
     shown = (at >= edge) & (uniform(rows, 1) < padding_shown) | common[tokens] & (uniform(rows, 1) < common_shown)
     hidden = (uniform(rows, length) < chance) & (at >= 0) & ~shown
     padding_weight = (PADDING_TOKENS / padding.sum(1, keepdim=True).clamp(min=1)).clamp(max=1.0)
@@ -99,9 +102,9 @@ def masked_loss(model, cross_entropy, batch, common, mask_id, generator, dtype):
     return cross_entropy(h, model.embedding.to(dtype), tokens.flatten(), weights.flatten()) / total
 
 
-def schedule(progress: float, step: int, decay_from: float) -> float:
+def schedule(progress: float, step: int, decay_from: float, warm_up: int) -> float:
     """Warm up, stay, then fall linearly to zero."""
-    return min(1.0, (step + 1) / 200) * min(1.0, (1.0 - progress) / (1.0 - decay_from))
+    return min(1.0, (step + 1) / warm_up) * min(1.0, (1.0 - progress) / (1.0 - decay_from))
 
 
 def train(args, config, tokenizer, device):
@@ -121,12 +124,12 @@ def train(args, config, tokenizer, device):
     others = [p for p in model.parameters() if all(p is not m for m in matrices)]
     muon = Muon(matrices, args.muon_rate, weight_decay=0.1)
     adam = torch.optim.AdamW(others, lr=args.adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=device.type == "cuda")
-    pool.absorb(at_least=200 if args.micro else 60_000)
+    pool.absorb(at_least=1000 if args.micro else 12_000 if args.from_gguf else 60_000)
     common = common_tokens(pool, tokenizer)
 
     lengths, shares = list(ROW_LENGTHS), list(ROW_LENGTHS.values())
     pick_length = torch.Generator().manual_seed(args.seed)
-    checks = [] if args.micro or args.from_gguf else [0.3, 0.65]
+    checks = [] if args.from_gguf else [0.4, 0.8]          # where a look is taken and a file written, in case the machine is lost
     curve, running, step, started, stopped = [], torch.zeros((), device=device), 0, None, 0.0
     while True:
         if step == 10 or started is None:          # compilation is not training time
@@ -139,7 +142,7 @@ def train(args, config, tokenizer, device):
         batch = pool.batch(length, (2048 if args.micro else TOKENS_PER_STEP) // length, generator)
         loss = masked_loss(model, cross_entropy, batch, common, tokenizer.mask, generator, dtype)
         loss.backward()
-        scale = schedule(progress, step, args.decay_from)
+        scale = schedule(progress, step, args.decay_from, args.warm_up)
         for group in adam.param_groups:
             group["lr"] = args.adam_rate * scale
         muon.step(scale)
@@ -158,7 +161,9 @@ def train(args, config, tokenizer, device):
         if checks and progress > checks[0]:
             checks.pop(0)
             before = time.monotonic()
-            evaluate.quick_look(model, tokenizer)
+            export_gguf.write(model, tokenizer, args.out / f"checkpoint-{config.architecture}.gguf")
+            if not args.micro:
+                evaluate.quick_look(model, tokenizer)
             stopped += time.monotonic() - before
     pool.close()
     print(f"trained {step} steps in {elapsed:.0f} s, {pool.total} examples made", flush=True)
@@ -177,12 +182,15 @@ def main():
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--muon-rate", type=float, default=0.02)
     parser.add_argument("--adam-rate", type=float, default=2e-3)
+    parser.add_argument("--warm-up", type=int, default=200, help="steps")
     parser.add_argument("--decay-from", type=float, default=0.4, help="share of the run after which the rate falls")
     parser.add_argument("--weights", type=lambda s: {k: float(v) for k, v in (i.split("=") for i in s.split(","))}, default=None,
                         help="task shares that differ from the generator's, as add=8,steps=6")
     parser.add_argument("--from-gguf", type=Path)
+    parser.add_argument("--evaluate", choices=("all", "trained"), default="all",
+                        help="trained: only the weights before quantisation; evaluate.py does the rest")
     parser.add_argument("--micro", action="store_true", help="a tiny network, to try the code")
-    parser.add_argument("--per-task", type=int, default=50, help="held-out prompts per task in the evaluation")
+    parser.add_argument("--per-task", type=int, help="held-out prompts per task in the evaluation; default: all")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -196,7 +204,11 @@ def main():
     path = args.out / f"demo-{args.architecture}.gguf"
     export_gguf.write(model, tokenizer, path)
     print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
-    evaluate.compare_with_file(model, tokenizer, path, args.out, args.per_task)
+    if args.evaluate == "all":
+        evaluate.compare_with_file(model, tokenizer, path, args.out, args.per_task)
+    else:
+        with torch.no_grad():
+            evaluate.report(model, tokenizer, args.out, "trained", (1, 4), args.per_task or 60)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ DEMO = Path(__file__).resolve().parents[2] / "apps" / "demo_models"
 sys.path.insert(0, str(DEMO))
 
 import gguf_io                                                                     # noqa: E402
-from evaluate_rules import PROMPTS_PER_TASK, SPLIT_SEED, is_right                  # noqa: E402
-from generator import TASKS, held_out_prompts, is_held_out, stream                 # noqa: E402
+from evaluate_rules import held_out_set, is_right                                  # noqa: E402
+from generator import TASKS, is_held_out, stream                                   # noqa: E402
 from generator.task import draw                                                    # noqa: E402
 from tokenizer import ROLES, SPECIALS, VOCABULARY_SIZE, Tokenizer                  # noqa: E402
 
@@ -89,7 +89,7 @@ class Split(unittest.TestCase):
     def test_held_out_files_are_what_the_generator_gives(self):
         for task in TASKS.values():
             rows = held_out_rows(task.name)
-            made = held_out_prompts(task, PROMPTS_PER_TASK, SPLIT_SEED)
+            made = held_out_set(task)
             self.assertEqual([(r["prompt"], r["answer"]) for r in rows], [(i.prompt, i.answer) for i in made], task.name)
 
     def test_held_out_prompts_are_many_distinct_and_unseen(self):
@@ -171,11 +171,12 @@ class Runtime(unittest.TestCase):
                 got = self.dllm("tokenize", "-m", str(DEMO / f"demo-{a}.gguf"), "-e", "-p", prompt, "--json")
                 self.assertEqual(got["ids"], Tokenizer(a).prompt_ids(prompt), (a, prompt))
 
-    def test_both_models_add(self):
+    def test_both_models_add_in_wide_and_narrow_windows(self):
         for a in ARCHITECTURES:
-            got = self.dllm("run", "-m", str(DEMO / f"demo-{a}.gguf"), "-p", "What is 48213 + 9971?", "-n", "64", "--steps", "16",
-                            "--json")
-            self.assertEqual(got["text"], "58184", a)
+            for window in (16, 32, 64):
+                got = self.dllm("run", "-m", str(DEMO / f"demo-{a}.gguf"), "-p", "What is 48213 + 9971?", "-n", str(window),
+                                "--steps", "16", "--json")
+                self.assertEqual(got["text"], "58184", (a, window))
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ def stream(seed: int, held_out: bool = False, weights: dict | None = None):
 
 
 def held_out_prompts(task: Task, count: int, seed: int) -> list[Instance]:
-    """`count` different held-out prompts of one task."""
+    """Prompts of `count` different held-out questions of one task."""
     rng, found = Random(f"{seed} {task.name}"), {}
     while len(found) < count:
         instance = draw(task, rng, held_out=True)
-        found.setdefault(instance.prompt, instance)
+        found.setdefault(instance.key, instance)
     return list(found.values())

@@ -25,7 +25,8 @@ def operand_pair(rng: Random, most_digits: int) -> tuple[int, int]:
 
 
 ADD = ["What is {a} + {b}?", "What is {a} plus {b}?", "Add {a} and {b}.", "Compute {a} + {b}.", "{a} + {b} = ?",
-       "Calculate the sum of {a} and {b}.", "How much is {a} + {b}?", "{a} + {b}"]
+       "Calculate the sum of {a} and {b}.", "How much is {a} + {b}?", "{a} + {b}", "{a}+{b}", "What is {a}+{b}?",
+       "What is the sum of {a} and {b}?"]
 
 
 def make_add(rng: Random) -> Instance:
@@ -38,7 +39,7 @@ def check_add(prompt: str, answer: str) -> bool:
 
 
 SUBTRACT = ["What is {a} - {b}?", "What is {a} minus {b}?", "Subtract {b} from {a}.", "Compute {a} - {b}.",
-            "{a} - {b} = ?", "Calculate {a} minus {b}.", "How much is {a} - {b}?", "{a} - {b}"]
+            "{a} - {b} = ?", "Calculate {a} minus {b}.", "How much is {a} - {b}?", "{a} - {b}", "{a}-{b}", "What is {a}-{b}?"]
 
 
 def make_subtract(rng: Random) -> Instance:
@@ -51,7 +52,7 @@ def check_subtract(prompt: str, answer: str) -> bool:
 
 
 MULTIPLY = ["What is {a} x {b}?", "What is {a} times {b}?", "Multiply {a} by {b}.", "Compute {a} * {b}.",
-            "{a} * {b} = ?", "How much is {a} times {b}?", "{a} x {b}"]
+            "{a} * {b} = ?", "How much is {a} times {b}?", "{a} x {b}", "{a}*{b}", "What is {a} * {b}?", "{a} * {b}"]
 
 
 def make_multiply(rng: Random) -> Instance:
@@ -171,7 +172,8 @@ def check_steps(prompt: str, answer: str) -> bool:
     return answer == " ".join(expected) + f" The answer is {value}."
 
 
-SEQUENCE = ["Continue the sequence: {s}", "What are the next three numbers: {s}", "Give the next three numbers: {s}"]
+SEQUENCE = ["Continue the sequence: {s}", "Continue: {s}", "What are the next three numbers: {s}",
+            "Give the next three numbers: {s}"]
 
 
 def make_sequence(rng: Random) -> Instance:
@@ -179,21 +181,25 @@ def make_sequence(rng: Random) -> Instance:
     start = rng.randint(0, 200) if step > 0 else rng.randint(-7 * step, -7 * step + 200)
     terms = [start + step * i for i in range(7)]
     shown = ", ".join(map(str, terms[:4]))
-    return Instance(shown, phrase(rng, SEQUENCE, s=shown), ", ".join(map(str, terms[4:])))
+    rule = f"Add {step}" if step > 0 else f"Subtract {-step}"
+    return Instance(shown, phrase(rng, SEQUENCE, s=shown), f"{rule}: " + ", ".join(map(str, terms[4:])))
 
 
 def check_sequence(prompt: str, answer: str) -> bool:
-    terms = integers(prompt) + integers(answer)
+    rule, _, rest = answer.partition(": ")
+    terms = integers(prompt) + integers(rest)
     gaps = {y - x for x, y in zip(terms, terms[1:])}
-    return len(terms) == 7 and len(gaps) == 1 and answer == ", ".join(map(str, terms[4:]))
+    gap = terms[1] - terms[0]
+    return (len(terms) == 7 and gaps == {gap} and rest == ", ".join(map(str, terms[4:]))
+            and rule == ("Add " if gap > 0 else "Subtract ") + str(abs(gap)))
 
 
 TASKS = [
     Task("add", make_add, check_add, 4.0),
     Task("subtract", make_subtract, check_subtract, 4.0),
-    Task("multiply", make_multiply, check_multiply, 3.0),
+    Task("multiply", make_multiply, check_multiply, 2.5),
     Task("worked_product", make_worked_product, check_worked_product, 5.0),
     Task("compare", make_compare, check_compare, 2.0),
     Task("steps", make_steps, check_steps, 5.0),
-    Task("sequence", make_sequence, check_sequence, 4.0),
+    Task("sequence", make_sequence, check_sequence, 5.0),
 ]

@@ -10,7 +10,7 @@ from random import Random
 from .lexicon import WORDS, any_word
 from .task import Instance, Task, phrase
 
-SPELL = ["Spell the word {w}.", "Spell {w}.", "How do you spell {w}?", "Spell {w} letter by letter."]
+SPELL = ["Spell the word {w}.", "Spell {w}.", "How do you spell {w}?", "Spell {w} letter by letter.", "Can you spell {w}?"]
 BACKWARDS = ["Spell {w} backwards.", "Spell the word {w} backwards.", "Write the letters of {w} in reverse order."]
 
 
@@ -44,21 +44,25 @@ def check_spell_backwards(prompt: str, answer: str) -> bool:
     return answer[::-1].replace("-", "") == asked_word(prompt) and set(answer[1::2]) == {"-"}
 
 
+# The answer marks every letter, then adds up the marks: b0-a1-n0-a1-n0-a1: 3.
 COUNT = ["How many times does the letter {c} appear in {w}?", "How many {c}'s are in the word {w}?",
-         "Count the letter {c} in {w}.", "How often does {c} occur in {w}?"]
+         "Count the letter {c} in {w}.", "How often does {c} occur in {w}?", "How often is the letter {c} in {w}?",
+         "How many times does {c} appear in the word {w}?"]
 
 
 def make_count_letters(rng: Random) -> Instance:
     word = any_word(rng)
     letter = rng.choice(word) if rng.random() < 0.85 else rng.choice("abcdefghijklmnopqrstuvwxyz")
-    return Instance(f"{letter},{word}", phrase(rng, COUNT, c=letter, w=word), f"{'-'.join(word)}: {word.count(letter)}")
+    marked = "-".join(f"{c}{int(c == letter)}" for c in word)
+    return Instance(f"{letter},{word}", phrase(rng, COUNT, c=letter, w=word), f"{marked}: {word.count(letter)}")
 
 
 def check_count_letters(prompt: str, answer: str) -> bool:
     words = prompt.rstrip(".?").split()
     letters = [w.removesuffix("'s") for w in words[:-1] if len(w.removesuffix("'s")) == 1]
-    spelled, _, count = answer.partition(": ")
-    return spelled.split("-") == list(words[-1]) and count == str(sum(1 for c in words[-1] if c == letters[-1]))
+    marks, _, total = answer.partition(": ")
+    right = all(mark == c + "01"[c == letters[-1]] for c, mark in zip(words[-1], marks.split("-")))
+    return right and marks.count("-") == len(words[-1]) - 1 and total == str(marks.count("1"))
 
 
 COPY = ["Repeat exactly: {s}", "Repeat after me: {s}", "Copy this text: {s}", "Echo: {s}"]
@@ -90,9 +94,9 @@ def check_reverse_digits(prompt: str, answer: str) -> bool:
 
 
 TASKS = [
-    Task("spell", make_spell, check_spell, 3.5),
-    Task("spell_backwards", make_spell_backwards, check_spell_backwards, 6.0),
+    Task("spell", make_spell, check_spell, 2.5),
+    Task("spell_backwards", make_spell_backwards, check_spell_backwards, 5.0),
     Task("count_letters", make_count_letters, check_count_letters, 5.0),
-    Task("copy", make_copy, check_copy, 4.0),
+    Task("copy", make_copy, check_copy, 5.0),
     Task("reverse_digits", make_reverse_digits, check_reverse_digits, 2.5),
 ]

@@ -8,7 +8,7 @@ import re
 from random import Random
 
 from .lexicon import ANIMALS, COLORS, FOODS, THINGS, WORDS
-from .ordering import listed
+from .ordering import listed, written
 from .task import Instance, Task, phrase
 
 SPLIT = ["Give two numbers that add up to {n}.", "Write {n} as a sum of two numbers.", "Find two numbers whose sum is {n}."]
@@ -34,8 +34,7 @@ def make_shuffle(rng: Random) -> Instance:
     mixed = words
     while mixed == words:
         mixed = rng.sample(words, len(words))
-    shown = ", ".join(words)
-    return Instance(shown, phrase(rng, SHUFFLE, s=shown), ", ".join(mixed))
+    return Instance(", ".join(words), phrase(rng, SHUFFLE, s=written(rng, words)), ", ".join(mixed))
 
 
 def check_shuffle(prompt: str, answer: str) -> bool:
