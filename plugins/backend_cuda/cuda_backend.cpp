@@ -73,11 +73,12 @@ CudaIndexList::CudaIndexList(std::uint32_t capacity, cudaStream_t stream)
       staging_(capacity * sizeof(std::int32_t), "index list"),
       memory_(capacity * sizeof(std::int32_t), "index list") {}
 
-// The copy is finished before staging_ is written again: a step ends with a blocking read.
+// staging_ may still be on its way to the device from the write before.
 void CudaIndexList::write(std::span<const std::int32_t> values) {
   DLLM_ASSERT(values.size_bytes() <= staging_.bytes());
   size_ = static_cast<std::uint32_t>(values.size());
   if (values.empty()) return;
+  cuda_check(cudaStreamSynchronize(stream_), "waiting to write an index list");
   std::memcpy(staging_.as<std::byte>(), values.data(), values.size_bytes());
   cuda_check(cudaMemcpyAsync(memory_.as<std::byte>(), staging_.as<std::byte>(), values.size_bytes(),
                              cudaMemcpyHostToDevice, stream_),
@@ -101,6 +102,7 @@ void CudaAttentionSpans::write(std::span<const AttentionSpan> spans) {
   }
   size_ = static_cast<std::uint32_t>(spans.size());
   if (spans.empty()) return;
+  cuda_check(cudaStreamSynchronize(stream_), "waiting to write attention spans");
   std::memcpy(staging_.as<std::byte>(), spans.data(), spans.size_bytes());
   cuda_check(cudaMemcpyAsync(memory_.as<std::byte>(), staging_.as<std::byte>(), spans.size_bytes(),
                              cudaMemcpyHostToDevice, stream_),
@@ -150,7 +152,10 @@ void CudaBackend::require_memory(std::uint64_t bytes, const std::string& what) c
 
 void CudaBackend::grow(DeviceMemory& memory, std::uint64_t bytes, const char* what) {
   if (memory.bytes() >= bytes) return;
-  graphs_.clear();  // they point to the old place
+  cudaStreamCaptureStatus recording = cudaStreamCaptureStatusNone;
+  cuda_check(cudaStreamIsCapturing(stream_.get(), &recording), "asking whether a step is recorded");
+  DLLM_ASSERT(recording == cudaStreamCaptureStatusNone);  // reserve() takes what a step needs
+  graphs_.clear();                                        // they point to the old place
   cuda_check(cudaStreamSynchronize(stream_.get()), "waiting for the GPU");
   memory = DeviceMemory();
   require_memory(bytes, what);
