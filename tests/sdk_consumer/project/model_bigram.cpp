@@ -65,7 +65,7 @@ class BigramModel final : public Model {
     const TensorView hidden = hidden_->rows(n);
     if (n == 0) return hidden;
     ids_->write(scored_);
-    backend_.run_step({n, n, 1}, [&] { backend_.embed(*embedding_, *ids_, hidden); });
+    backend_.run_step({this, n, n, 1}, [&] { backend_.embed(*embedding_, *ids_, hidden); });
     return hidden;
   }
 
