@@ -65,7 +65,7 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
     {.name = "sampler", .value_name = "NAME", .help = "decoding rule; auto: the model's own",
      .group = Group::decoding, .commands = kDecodes, .default_value = "auto"},
     {.name = "preset", .value_name = "NAME",
-     .help = "values the sampler names; reference: those of the original code",
+     .help = "values the sampler names, such as reference",
      .group = Group::decoding, .commands = kDecodes, .default_value = "default"},
     {.name = "steps", .spellings = "--diffusion-steps", .value_name = "N",
      .help = "denoising steps in all", .group = Group::decoding, .commands = kDecodes,
