@@ -14,9 +14,9 @@ DeviceFree device_free() {
   return {free_bytes, total_bytes};
 }
 
-DeviceMemory::DeviceMemory(std::uint64_t bytes, const std::string& what) : bytes_(bytes) {
-  if (bytes == 0) return;
-  const cudaError_t status = cudaMalloc(&data_, bytes);
+void* OnDevice::allocate(std::uint64_t bytes, const std::string& what) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     throw Error(ErrorCode::resource,
@@ -25,18 +25,17 @@ DeviceMemory::DeviceMemory(std::uint64_t bytes, const std::string& what) : bytes
                 what, "free GPU memory, or use a smaller model or a shorter canvas");
   }
   cuda_check(status, what.c_str());
+  return data;
 }
 
-DeviceMemory::~DeviceMemory() {
-  if (data_) (void)cudaFree(data_);
+void OnDevice::release(void* data) noexcept { (void)cudaFree(data); }
+
+void* PinnedOnHost::allocate(std::uint64_t bytes, const std::string& what) {
+  void* data = nullptr;
+  cuda_check(cudaMallocHost(&data, bytes), what.c_str());
+  return data;
 }
 
-PinnedMemory::PinnedMemory(std::uint64_t bytes, const std::string& what) : bytes_(bytes) {
-  if (bytes != 0) cuda_check(cudaMallocHost(&data_, bytes), what.c_str());
-}
-
-PinnedMemory::~PinnedMemory() {
-  if (data_) (void)cudaFreeHost(data_);
-}
+void PinnedOnHost::release(void* data) noexcept { (void)cudaFreeHost(data); }
 
 }  // namespace dllm::cuda
