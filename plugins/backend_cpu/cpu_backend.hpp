@@ -64,7 +64,7 @@ class CpuAttentionSpans final : public AttentionSpans {
 /// One thread's private memory, reached by its slot in the arena.
 struct ThreadScratch {
   TileScratch tile;
-  AlignedMemory accumulators;  // two tiles for every row
+  AlignedMemory accumulators;  // two passes of tiles for every row
   AlignedMemory row;           // one padded row of activations
   AlignedMemory attention;
   AlignedMemory head;
@@ -143,6 +143,10 @@ class CpuBackend final : public Backend {
   void add_products(const Panel& panel, const Matrix& weight, const Weight* bias,
                     TensorView residual);
   void reserve_accumulators(std::uint32_t n_rows);
+  struct TileResult;
+  template <typename Use>
+  void multiply_pass(const Matrix& weight, TileRange tiles, const Panel& panel, unsigned slot,
+                     Use use);
   /// Tells a profile of all products of `weight` with n_rows rows.
   void add_products_work(StageTimer& timer, const Matrix& weight, std::uint32_t n_rows) const;
   std::uint32_t tile_grain(const Matrix& weight, std::uint32_t n_rows) const;

@@ -80,8 +80,8 @@ void multiply(const CodeTile& tile, const FastBlock& first, uint32_t n_rows, flo
 
 void nothing() {}
 
-constexpr FastKernels kTable = {requantise<true>, unpack<true>, quantise_block,
-                                multiply,         nothing,      nothing};
+constexpr FastKernels kTable = {requantise<true>, unpack<true>, quantise_block, multiply,
+                                nothing,          nothing,      1};
 
 }  // namespace
 

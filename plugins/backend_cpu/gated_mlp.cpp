@@ -57,18 +57,24 @@ void CpuBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const We
   std::memset(hidden_tiles_done_.as<void>(), 0, counter_bytes);
   reserve_accumulators(x.n_rows);
 
+  const TilePasses passes(multiplier_, gate_matrix, x.n_rows);
   arena_.for_each(
-      gate_matrix.n_tiles(), tile_grain(gate_matrix, x.n_rows),
-      [&](std::uint32_t tile, unsigned slot) {
+      passes.count(), tile_grain(gate_matrix, x.n_rows), [&](std::uint32_t pass, unsigned slot) {
+        const TileRange tiles = passes[pass];
+        const std::uint64_t tile_floats = std::uint64_t{x.n_rows} * kTileRows;
         auto* gates = scratch(slot).accumulators.as<float>();
-        float* ups = gates + std::uint64_t{x.n_rows} * kTileRows;
+        float* ups = gates + tiles.count * tile_floats;
         TileScratch& tile_scratch = scratch(slot).tile;
-        multiply_tile(multiplier_, gate_matrix, tile, input, 0, x.n_rows, tile_scratch, gates);
-        multiply_tile(multiplier_, up_matrix, tile, input, 0, x.n_rows, tile_scratch, ups);
-        const std::uint64_t cell = std::uint64_t{tile} * x.n_rows;
-        float* out = hidden.values ? hidden.values + cell * kGroupCols : gates;
-        kernels_.rows.silu_multiply(gates, ups, x.n_rows * kTileRows, out);
-        finish_hidden_tile(hidden, tile, out);
+        multiply_tiles(multiplier_, gate_matrix, tiles, input, 0, x.n_rows, tile_scratch, gates);
+        multiply_tiles(multiplier_, up_matrix, tiles, input, 0, x.n_rows, tile_scratch, ups);
+        for (std::uint32_t i = 0; i < tiles.count; ++i) {
+          const std::uint32_t tile = tiles.first + i;
+          float* gate_values = gates + i * tile_floats;
+          float* out = hidden.values ? hidden.values + tile * tile_floats : gate_values;
+          kernels_.rows.silu_multiply(gate_values, ups + i * tile_floats, x.n_rows * kTileRows,
+                                      out);
+          finish_hidden_tile(hidden, tile, out);
+        }
       });
   add_products(hidden, down_matrix, nullptr, x);
 }

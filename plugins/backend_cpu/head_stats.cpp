@@ -50,11 +50,14 @@ class StatsTimer {
   std::int64_t begin_ns_;
 };
 
-// Copies the outputs of one weight tile, acc[r][lane], to rows of `stride` floats.
-void copy_tile(const float* acc, std::uint32_t n_rows, std::uint32_t n, float* to,
-               std::uint64_t stride) {
-  for (std::uint32_t r = 0; r < n_rows; ++r)
-    std::memcpy(to + r * stride, acc + std::uint64_t{r} * kTileRows, n * sizeof(float));
+// Copies the results of multiply_tiles to rows of `stride` floats; `to` is where the first output
+// of the first row goes.
+void copy_tiles(const float* acc, std::uint32_t n_rows, const Matrix& output, TileRange tiles,
+                float* to, std::uint64_t stride) {
+  for (std::uint32_t i = 0; i < tiles.count; ++i)
+    for (std::uint32_t r = 0; r < n_rows; ++r, acc += kTileRows)
+      std::memcpy(to + r * stride + i * kTileRows, acc,
+                  output.tile_rows(tiles.first + i) * sizeof(float));
 }
 
 }  // namespace
@@ -112,6 +115,7 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
   auto* partials = head_partials_.as<TilePartial>();
   auto* probes = head_probes_.as<float>();
 
+  const std::uint32_t tiles_each = TilePasses(multiplier_, output, panel.n_rows).tiles_each();
   const std::int64_t begin_ns = profile_ ? profile_now_ns() : 0;
   arena_.for_each(n_tiles, 1, [&](std::uint32_t tile, unsigned slot) {
     const std::int64_t item_ns = profile_ ? profile_now_ns() : 0;
@@ -119,10 +123,12 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
     const std::uint32_t n = std::min(kStatsTile, n_vocab - first_id);
     auto* logits = scratch(slot).head.as<float>();
     auto* acc = scratch(slot).accumulators.as<float>();
-    for (std::uint32_t i = 0; i < n; i += kTileRows) {
-      multiply_tile(multiplier_, output, (first_id + i) / kTileRows, panel, 0, panel.n_rows,
-                    scratch(slot).tile, acc);
-      copy_tile(acc, panel.n_rows, std::min(kTileRows, n - i), logits + i, kStatsTile);
+    const std::uint32_t end_tile = (first_id + n + kTileRows - 1) / kTileRows;
+    for (std::uint32_t first = first_id / kTileRows; first < end_tile; first += tiles_each) {
+      const TileRange tiles = {first, std::min(tiles_each, end_tile - first)};
+      multiply_tiles(multiplier_, output, tiles, panel, 0, panel.n_rows, scratch(slot).tile, acc);
+      copy_tiles(acc, panel.n_rows, output, tiles, logits + first * kTileRows - first_id,
+                 kStatsTile);
     }
     const std::int64_t products_end_ns = profile_ ? profile_now_ns() : 0;
     // Guidance first for all rows: a reduced row is overwritten, and it may be another's pair.
@@ -169,12 +175,15 @@ void CpuBackend::move_stats_share(std::int64_t region_ns) {
 
 void CpuBackend::logits_of(const Panel& panel, const Matrix& output, std::uint32_t first_row,
                            std::uint32_t n_rows, float* out) {
-  arena_.for_each(
-      output.n_tiles(), tile_grain(output, n_rows), [&](std::uint32_t tile, unsigned slot) {
-        auto* acc = scratch(slot).accumulators.as<float>();
-        multiply_tile(multiplier_, output, tile, panel, first_row, n_rows, scratch(slot).tile, acc);
-        copy_tile(acc, n_rows, output.tile_rows(tile), out + tile * kTileRows, output.n_rows());
-      });
+  const TilePasses passes(multiplier_, output, n_rows);
+  arena_.for_each(passes.count(), tile_grain(output, n_rows),
+                  [&](std::uint32_t pass, unsigned slot) {
+                    auto* acc = scratch(slot).accumulators.as<float>();
+                    multiply_tiles(multiplier_, output, passes[pass], panel, first_row, n_rows,
+                                   scratch(slot).tile, acc);
+                    copy_tiles(acc, n_rows, output, passes[pass],
+                               out + passes[pass].first * kTileRows, output.n_rows());
+                  });
 }
 
 void CpuBackend::store_rows(const Panel& panel, const Matrix& output, HeadStats& stats) {

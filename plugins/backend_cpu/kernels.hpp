@@ -115,6 +115,9 @@ struct FastKernels {
   /// Around a run of `multiply` calls on one thread: its processor state.
   void (*enter)();
   void (*leave)();
+  /// Tiles of weights that share a pass over an input too long for the second-level cache, where
+  /// `multiply` outruns the third-level one; else 1.
+  uint32_t pass_tiles;
 };
 
 /// Row-wise arithmetic: one source (row_math.inl) that each table compiles to its own width.

@@ -10,6 +10,9 @@ namespace {
 
 // Rows of the accumulator that stay in the first-level cache together with a weight block.
 constexpr std::uint32_t kRowsAtOnce = 128;
+// Of codes of an input that surely stay in the second-level cache beside accumulators and weights:
+// processors with AMX have 2 MiB of it.
+constexpr std::uint64_t kNearBytes = 1u << 20;
 
 void widen(const Kernels& kernels, DType dtype, const std::uint8_t* from, std::uint32_t n,
            float* to) {
@@ -127,16 +130,18 @@ bool is_k_type(CodeType type) {
   }
 }
 
-void multiply_fast(const Multiplier& multiplier, const Matrix& weight, std::uint32_t tile,
+void multiply_fast(const Multiplier& multiplier, const Matrix& weight, TileRange tiles,
                    const PanelRows& rows, CodeTile& codes, float* acc) {
   const FastKernels& fast = *multiplier.fast;
   fast.enter();
-  for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
-    const WeightBlock block = weight.block(tile, index);
-    prefetch_next(weight, block);
-    fast.unpack(*weight.codes(), block, codes);
-    fast.multiply(codes, rows.panel.block(index, rows.first), rows.n, acc);
-  }
+  for (std::uint32_t index = 0; index < weight.n_blocks(); ++index)
+    for (std::uint32_t i = 0; i < tiles.count; ++i) {
+      const WeightBlock block = weight.block(tiles.first + i, index);
+      prefetch_next(weight, block);
+      fast.unpack(*weight.codes(), block, codes);
+      fast.multiply(codes, rows.panel.block(index, rows.first), rows.n,
+                    acc + std::uint64_t{i} * rows.n * kTileRows);
+    }
   fast.leave();
 }
 
@@ -149,21 +154,36 @@ InputForm input_form(const Multiplier& multiplier, const Matrix& weight) {
   return blocks && blocks->takes(*weight.codes()) ? InputForm::scaled_blocks : InputForm::groups;
 }
 
-void multiply_tile(const Multiplier& multiplier, const Matrix& weight, std::uint32_t tile,
-                   const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
-                   TileScratch& scratch, float* acc) {
-  std::memset(acc, 0, sizeof(float) * kTileRows * n_rows);
+TilePasses::TilePasses(const Multiplier& multiplier, const Matrix& weight, std::uint32_t n_rows)
+    : n_tiles_(weight.n_tiles()), pass_tiles_(1) {
+  const bool is_long = std::uint64_t{n_rows} * weight.n_cols() > kNearBytes;
+  if (is_long && input_form(multiplier, weight) == InputForm::blocks)
+    pass_tiles_ = multiplier.fast->pass_tiles;
+}
+
+std::uint32_t most_pass_tiles(const Multiplier& multiplier) {
+  return multiplier.fast ? multiplier.fast->pass_tiles : 1;
+}
+
+void multiply_tiles(const Multiplier& multiplier, const Matrix& weight, TileRange tiles,
+                    const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
+                    TileScratch& scratch, float* acc) {
+  const std::uint64_t tile_floats = std::uint64_t{n_rows} * kTileRows;
+  std::memset(acc, 0, sizeof(float) * tile_floats * tiles.count);
   const Kernels& kernels = multiplier.kernels;
   const PanelRows rows = {panel, first_row, n_rows};
-  switch (input_form(multiplier, weight)) {
-    case InputForm::groups:
-      return multiply_groups(kernels, weight, tile, rows, scratch.codes, acc);
-    case InputForm::values:
-      return multiply_values(kernels, weight, tile, rows, scratch, acc);
-    case InputForm::blocks:
-      return multiply_fast(multiplier, weight, tile, rows, scratch.codes, acc);
-    case InputForm::scaled_blocks:
-      return multiply_scaled_blocks(*kernels.blocks, weight, tile, rows, scratch.block, acc);
+  const InputForm form = input_form(multiplier, weight);
+  if (form == InputForm::blocks)
+    return multiply_fast(multiplier, weight, tiles, rows, scratch.codes, acc);
+  for (std::uint32_t i = 0; i < tiles.count; ++i, acc += tile_floats) {
+    const std::uint32_t tile = tiles.first + i;
+    if (form == InputForm::groups) {
+      multiply_groups(kernels, weight, tile, rows, scratch.codes, acc);
+    } else if (form == InputForm::values) {
+      multiply_values(kernels, weight, tile, rows, scratch, acc);
+    } else {
+      multiply_scaled_blocks(*kernels.blocks, weight, tile, rows, scratch.block, acc);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 // depends on nothing but the weight's shape and type.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "block_kernels.hpp"
@@ -64,10 +65,36 @@ struct Multiplier {
 enum class InputForm { groups, values, blocks, scaled_blocks };
 InputForm input_form(const Multiplier& multiplier, const Matrix& weight);
 
-/// acc[r * kTileRows + i] = sum_k W[tile * kTileRows + i, k] x[first_row + r, k] for r < n_rows.
+/// Consecutive tiles of a weight that one item multiplies.
+struct TileRange {
+  std::uint32_t first;
+  std::uint32_t count;
+};
+
+/// Cuts the tiles of a weight into ranges: of one tile, or of several that share a pass over the
+/// rows where the whole input would be read from the third-level cache for each.
+class TilePasses {
+ public:
+  TilePasses(const Multiplier& multiplier, const Matrix& weight, std::uint32_t n_rows);
+  std::uint32_t tiles_each() const noexcept { return pass_tiles_; }
+  std::uint32_t count() const noexcept { return (n_tiles_ + pass_tiles_ - 1) / pass_tiles_; }
+  TileRange operator[](std::uint32_t pass) const noexcept {
+    const std::uint32_t first = pass * pass_tiles_;
+    return {first, std::min(pass_tiles_, n_tiles_ - first)};
+  }
+
+ private:
+  std::uint32_t n_tiles_;
+  std::uint32_t pass_tiles_;
+};
+/// Most tiles that a pass can have.
+std::uint32_t most_pass_tiles(const Multiplier& multiplier);
+
+/// For tile t of the range and r < n_rows, with row i = (tiles.first + t) * kTileRows + j of W:
+///   acc[(t * n_rows + r) * kTileRows + j] = sum_k W[i, k] x[first_row + r, k].
 /// Lanes of rows that the last tile does not have are 0. acc: 64-byte aligned, owner the caller.
-void multiply_tile(const Multiplier& multiplier, const Matrix& weight, std::uint32_t tile,
-                   const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
-                   TileScratch& scratch, float* acc);
+void multiply_tiles(const Multiplier& multiplier, const Matrix& weight, TileRange tiles,
+                    const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
+                    TileScratch& scratch, float* acc);
 
 }  // namespace dllm::cpu
