@@ -70,7 +70,7 @@ class GgufWriter:
     """Collects metadata and tensors; write() or to_bytes() makes the file.
 
     Lies are told by overwriting: `version`, `n_tensors`, `n_keys`, and the fields of `tensors`
-    (dicts with name, shape, type, data, offset).
+    (dicts with name, shape, type, data, offset; n_dims where the number written shall differ from the shape's).
     """
 
     def __init__(self, alignment=32):
@@ -120,7 +120,7 @@ class GgufWriter:
         out, next_offset = [], 0
         for t in self.tensors:
             offset = next_offset if t["offset"] is None else t["offset"]
-            out.append(_string(t["name"]) + struct.pack("<I", len(t["shape"])))
+            out.append(_string(t["name"]) + struct.pack("<I", t.get("n_dims", len(t["shape"]))))
             out.append(struct.pack(f"<{len(t['shape'])}QIQ", *t["shape"], t["type"], offset))
             next_offset += len(t["data"]) + len(self._padding(len(t["data"])))
         return b"".join(out)

@@ -57,6 +57,7 @@ class TinyModel:
     pre: Optional[str] = None
     template: object = "default"         # text, None (key absent) or "default"
     known_logits: Optional[np.ndarray] = None
+    alignment: int = 32
     outliers: float = 0                  # about one channel in 64 of a norm is this much larger
     seed: int = 1
     extra_keys: dict = field(default_factory=dict)     # key -> (type, value); replaces or adds
@@ -234,7 +235,7 @@ def write_tiny_model(path, model):
         model = replace(model, quant_of={**model.quant_of, "token_embd.weight": "F32",
                                          "output.weight": "F32"})
     vocabulary = build_vocabulary(model.arch, model.tokens)
-    writer = GgufWriter()
+    writer = GgufWriter(model.alignment)
     for key, (kind, value) in metadata(model, vocabulary).items():
         writer.set(key, value, kind.removesuffix("[]"))
     for number, (name, shape, kind) in enumerate(tensor_list(model)):

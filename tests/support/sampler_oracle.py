@@ -40,6 +40,11 @@ class MadeUpModel:
         return spread[:, None] * (hashes % _U64(self.levels)).astype(np.float64)
 
 
+def model_of(case):
+    """What gives a canvas its logits: the case's own function of the ids, else a MadeUpModel."""
+    return case["model"] if "model" in case else MadeUpModel(case)
+
+
 def softmax(rows):
     peak = rows.max(axis=-1, keepdims=True)
     weights = np.exp(rows - np.where(np.isfinite(peak), peak, 0.0))
@@ -115,7 +120,7 @@ def llada_blocks(x, editable, options, case, corrected):
 
 
 def llada(case, options, corrected):
-    model, mask_id, seed = MadeUpModel(case), case["mask_id"], case["seed"]
+    model, mask_id, seed = model_of(case), case["mask_id"], case["seed"]
     temperature = float(np.float32(options["temperature"]))
     cfg = float(np.float32(options["cfg_scale"]))
     editable = np.array(case["editable"], dtype=bool)
@@ -217,7 +222,7 @@ def sample_tokens(logits, temperature, top_p, top_k, noise, kind):
 
 
 def dream(case, options, corrected):
-    model, mask_id, seed = MadeUpModel(case), case["mask_id"], case["seed"]
+    model, mask_id, seed = model_of(case), case["mask_id"], case["seed"]
     temperature = float(np.float32(options["temperature"]))
     top_p = float(np.float32(options["top_p"]))
     editable = np.array(case["editable"], dtype=bool)
