@@ -186,7 +186,7 @@ int bench_command(const Settings& settings, Console& console) {
   if (!trace.empty() && !interrupted()) trace_step(trace, plan, loaded, result, console);
   if (settings.flag("peak") && !interrupted()) result.peak = loaded.backend->measure_peak();
   write_result(result, old, settings);
-  return interrupted() ? exit_status(ErrorCode::interrupted) : 0;
+  return interrupted() ? interrupt_status() : 0;
 }
 
 }  // namespace dllm::cli

@@ -9,6 +9,7 @@
 #include "arguments/load_settings.hpp"
 #include "commands/commands.hpp"
 #include "dllm/runtime.hpp"
+#include "session/interrupt.hpp"
 
 namespace dllm::cli {
 namespace {
@@ -108,7 +109,7 @@ int exit_status(ErrorCode code) {
     case ErrorCode::bad_usage:
       return 2;
     case ErrorCode::interrupted:
-      return 130;
+      return interrupt_status();
     default:
       return 1;
   }

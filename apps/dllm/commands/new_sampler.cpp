@@ -1,5 +1,6 @@
 // dllm new-sampler NAME: a project outside dllm's tree that builds, tests and installs a sampler.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -76,18 +77,51 @@ std::string replaced(std::string text, std::string_view word, std::string_view b
   return text;
 }
 
-void make_folder(const fs::path& folder) {
+void refuse_taken_place(const fs::path& folder) {
   std::error_code code;
-  if (fs::exists(folder, code) && !fs::is_empty(folder, code)) {
-    throw Error(ErrorCode::bad_usage, fmt::format("'{}' exists already", folder.string()),
-                "--folder", "give another folder with --folder, or another name");
-  }
-  fs::create_directories(folder, code);
-  if (!code) return;
-  throw Error(ErrorCode::resource,
-              fmt::format("cannot make '{}': {}", folder.string(), code.message()), "--folder",
-              "give a folder that can be written");
+  if (!fs::exists(fs::symlink_status(folder, code)) || fs::is_empty(folder, code)) return;
+  throw Error(ErrorCode::bad_usage, fmt::format("'{}' exists already", folder.string()), "--folder",
+              "give another folder with --folder, or another name");
 }
+
+// A folder that is complete or absent: it is filled beside its place under another name, then
+// renamed.
+class NewFolder {
+ public:
+  explicit NewFolder(const fs::path& target) : target_(target) {
+    refuse_taken_place(target_);
+    filled_ = target_;
+    if (!filled_.has_filename()) filled_ = filled_.parent_path();  // written with a slash behind it
+    filled_ += fmt::format(".{}.part", ::getpid());
+    std::error_code code;
+    fs::create_directories(filled_, code);
+    if (code) refuse(code);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder() {
+    std::error_code ignored;  // nothing else can be done about it here
+    if (!kept_) fs::remove_all(filled_, ignored);
+  }
+  const fs::path& path() const { return filled_; }
+  void keep() {
+    std::error_code code;
+    fs::rename(filled_, target_, code);  // takes the place of an empty folder
+    if (code) refuse(code);
+    kept_ = true;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::error_code& code) const {
+    throw Error(ErrorCode::resource,
+                fmt::format("cannot make '{}': {}", target_.string(), code.message()), "--folder",
+                "give a folder that can be written");
+  }
+
+  fs::path target_;
+  fs::path filled_;
+  bool kept_ = false;
+};
 
 void write_file(const fs::path& path, const std::string& text) {
   errno = 0;
@@ -127,14 +161,15 @@ int new_sampler_command(const Settings& settings, Console& console) {
   check_name(name);
   const std::string given = settings.text("folder");
   const fs::path folder = given.empty() ? fs::path("sampler_" + name) : fs::path(given);
-  make_folder(folder);
+  NewFolder made(folder);
   Json files = Json::array();
   for (const TemplateFile& file : kSamplerTemplate) {
     const std::string file_name = replaced(std::string(file.name), "NAME", name);
     const std::string text = replaced(std::string(file.text), "@Class@", class_name(name));
-    write_file(folder / file_name, replaced(text, "@name@", name));
+    write_file(made.path() / file_name, replaced(text, "@name@", name));
     files.push_back(file_name);
   }
+  made.keep();
   write_answer(settings.flag("json")
                    ? dump_line({{"folder", folder.string()}, {"files", files}}) + "\n"
                    : folder.string() + "\n");

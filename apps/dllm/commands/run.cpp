@@ -161,6 +161,7 @@ Outcome generate(const Settings& settings, const RunPlan& plan, Model& model,
   watchers.screen->finish();
   const SequenceResult result = engine.result(id);
   if (result.error != nullptr) {
+    if (watchers.trace) watchers.trace->keep_rounds();
     // The engine knows the position; the file knows the tensor.
     if (result.error->code() == ErrorCode::bad_file) require_finite_weights(*plan.model.file);
     throw Error(*result.error);
@@ -239,7 +240,7 @@ int run_command(const Settings& settings, Console& console) {
   console.note(summary(outcome, plan));
   if (watchers.trace) watchers.trace->finish(outcome.canvas, outcome.finish_reason);
   if (watchers.stats) watchers.stats->finish();  // last: a full disk must not cost the answer
-  return outcome.finish_reason == "interrupted" ? exit_status(ErrorCode::interrupted) : 0;
+  return outcome.finish_reason == "interrupted" ? interrupt_status() : 0;
 }
 
 }  // namespace dllm::cli

@@ -13,47 +13,60 @@
 namespace dllm::cli {
 namespace {
 
-[[noreturn]] void refuse_write(const std::string& path, const std::string& option,
-                               std::string_view reason) {
-  throw Error(ErrorCode::resource, fmt::format("cannot write '{}': {}", path, reason), option,
-              "give a place with enough room that can be written");
+// Where a link points to, so that renaming replaces the file and not the link.
+std::string real_target(const std::string& path) {
+  std::error_code error;
+  const auto target = std::filesystem::weakly_canonical(path, error);
+  return error ? path : target.string();
 }
 
-// A file that goes away unless it is kept.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::string path) : path_(std::move(path)) {}
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    std::error_code ignored;  // nothing else can be done about it here
-    if (!kept_) std::filesystem::remove(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-  std::error_code keep_as(const std::string& target) {
-    std::error_code error;
-    std::filesystem::rename(path_, target, error);
-    kept_ = !error;
-    return error;
-  }
-
- private:
-  std::string path_;
-  bool kept_ = false;
-};
+bool takes_bytes_as_they_come(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
+}
 
 }  // namespace
 
+CompleteFile::CompleteFile(const std::string& path, std::string option)
+    : target_(real_target(path)), option_(std::move(option)) {
+  const bool direct = takes_bytes_as_they_come(path);
+  const std::string name = direct ? path : fmt::format("{}.{}.part", target_, ::getpid());
+  errno = 0;
+  out_.open(name, std::ios::binary | std::ios::trunc);
+  if (!out_) {
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("cannot write '{}': {}", path, std::strerror(errno)), option_,
+                "give a file that can be written");
+  }
+  if (!direct) written_ = name;
+}
+
+CompleteFile::~CompleteFile() {
+  std::error_code ignored;  // nothing else can be done about it here
+  if (!written_.empty()) std::filesystem::remove(written_, ignored);
+}
+
+void CompleteFile::keep() {
+  errno = 0;
+  out_.close();
+  if (!out_) refuse(errno != 0 ? std::strerror(errno) : "the disk may be full");
+  if (written_.empty()) return;
+  std::error_code error;
+  std::filesystem::rename(written_, target_, error);
+  if (error) refuse(error.message());
+  written_.clear();
+}
+
+void CompleteFile::refuse(const std::string& reason) const {
+  throw Error(ErrorCode::resource, fmt::format("cannot write '{}': {}", target_, reason), option_,
+              "give a place with enough room that can be written");
+}
+
 void write_complete_file(const std::string& path, const std::string& option,
                          const std::function<void(std::ostream&)>& write) {
-  TemporaryFile file(fmt::format("{}.{}.part", path, ::getpid()));
-  errno = 0;
-  std::ofstream out(file.path(), std::ios::binary | std::ios::trunc);
-  if (!out) refuse_write(path, option, std::strerror(errno));
-  write(out);
-  out.close();
-  if (!out) refuse_write(path, option, errno != 0 ? std::strerror(errno) : "the disk may be full");
-  if (const std::error_code error = file.keep_as(path)) refuse_write(path, option, error.message());
+  CompleteFile file(path, option);
+  write(file.stream());
+  file.keep();
 }
 
 void check_complete_file(const std::string& path, const std::string& option,

@@ -1,18 +1,46 @@
 // A file that is complete or absent: it is written beside its place under another name, then
 // renamed.
 //
-//   write_complete_file("x.bin", "--out", [&](std::ostream& out) { out << bytes; });
+//   CompleteFile file("x.bin", "--out");
+//   file.stream() << bytes;
+//   file.keep();
 //
-// Thread rule: pure functions; one thread per file.
+// Thread rule: one thread per file.
 #pragma once
 
+#include <fstream>
 #include <functional>
 #include <iosfwd>
 #include <string>
 
 namespace dllm::cli {
 
-/// Throws Error (resource) naming `option` with the system's reason when it cannot be written.
+class CompleteFile {
+ public:
+  /// Opens it for writing. `option` names it in messages. What is there and is no regular file (a
+  /// pipe, a device) is written to directly: it cannot be left half written, nor be renamed over.
+  /// Throws Error (bad_usage) with the system's reason when it cannot be opened.
+  CompleteFile(const std::string& path, std::string option);
+  CompleteFile(const CompleteFile&) = delete;
+  CompleteFile& operator=(const CompleteFile&) = delete;
+  /// Without keep() nothing remains of it, and what was in its place before is untouched.
+  ~CompleteFile();
+
+  std::ostream& stream() { return out_; }
+  /// Puts it in its place. Throws Error (resource) with the system's reason when any byte could not
+  /// be written.
+  void keep();
+
+ private:
+  [[noreturn]] void refuse(const std::string& reason) const;
+
+  std::string target_;
+  std::string option_;
+  std::string written_;  ///< the name it is written under; empty once nothing is to be removed
+  std::ofstream out_;
+};
+
+/// The whole of it in one call. Throws as CompleteFile does.
 void write_complete_file(const std::string& path, const std::string& option,
                          const std::function<void(std::ostream&)>& write);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -41,6 +42,9 @@ void report_lost_file(int signal, siginfo_t* info, void*) {
     std::signal(signal, SIG_DFL);  // something else: end as usual when the instruction is repeated
     return;
   }
+  // Several threads may fall over it at once: one of them tells, the others wait for its exit.
+  static std::atomic_flag told = ATOMIC_FLAG_INIT;
+  while (told.test_and_set()) ::pause();
   constexpr std::string_view kMessage =
       "dllm: error: a part of the model file or of a plugin cannot be read any more: it was "
       "shortened, or its drive failed (memory map). Fix: get the file again, and leave it alone "

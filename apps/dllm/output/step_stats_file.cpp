@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "dllm/error.hpp"
 #include "output/json.hpp"
@@ -40,8 +41,11 @@ void StepStatsFile::on_step(const StepView& view) {
 void StepStatsFile::finish() {
   out_.flush();
   if (out_) return;
-  throw Error(ErrorCode::resource, "the step statistics could not be written", path_,
-              "free space where the file lies");
+  out_.close();
+  std::error_code ignored;  // a device or a pipe stays; the message below says the rest
+  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
+  throw Error(ErrorCode::resource, "the step statistics could not be written: the file was removed",
+              path_, "free space where the file lies");
 }
 
 }  // namespace dllm::cli

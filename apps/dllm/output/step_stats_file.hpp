@@ -20,7 +20,8 @@ class StepStatsFile final : public StepObserver {
   /// Creates or empties the file. Throws Error (bad_usage) where it cannot be written.
   StepStatsFile(const std::string& path, const Tokenizer& tokenizer);
   void on_step(const StepView& view) override;
-  /// Throws Error (resource) when anything could not be written.
+  /// Throws Error (resource) when anything could not be written; the file, of which a part would be
+  /// missing, is then removed.
   void finish() override;
 
  private:

@@ -7,20 +7,26 @@ namespace dllm::cli {
 namespace {
 
 // A signal handler can only reach a global; it is written there and nowhere else.
-std::atomic<bool> was_interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> noted_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
 
-extern "C" void note_interrupt(int) { was_interrupted = true; }
+extern "C" void note_interrupt(int signal) { noted_signal = signal; }
 
 }  // namespace
 
 void install_interrupt_handler() {
-  struct sigaction action{};
-  action.sa_handler = note_interrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one finds the default: at once
-  ::sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before{};
+    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    struct sigaction action{};
+    action.sa_handler = note_interrupt;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one finds the default: at once
+    ::sigaction(signal, &action, nullptr);
+  }
 }
 
-bool interrupted() noexcept { return was_interrupted; }
+bool interrupted() noexcept { return noted_signal != 0; }
+
+int interrupt_status() noexcept { return 128 + noted_signal; }
 
 }  // namespace dllm::cli

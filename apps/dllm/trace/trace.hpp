@@ -1,7 +1,7 @@
 // A recorded run: what the sampler planned, what a model answered, what the sampler did.
 //
 // The file is JSON lines. The first holds the run (`TraceHeader`), then one a round (`TraceRound`),
-// the last the outcome and the text of every token that occurs (`TraceEnd`); an interrupted run has
+// the last the outcome and the text of every token that occurs (`TraceEnd`); a run that failed has
 // no last line. `dllm run --record` writes it, `dllm replay` reads it; docs/replay.md has the
 // fields. Thread rule: values, any thread.
 #pragma once

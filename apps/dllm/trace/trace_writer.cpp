@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
+#include <exception>
 #include <span>
 
-#include "dllm/error.hpp"
 #include "output/json.hpp"
 
 namespace dllm::cli {
@@ -96,14 +94,7 @@ Json edits_json(std::span<const dllm_edit> edits) {
 
 TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header,
                          const Tokenizer& tokenizer)
-    : path_(path), tokenizer_(tokenizer) {
-  errno = 0;
-  out_.open(path, std::ios::binary | std::ios::trunc);
-  if (!out_) {
-    throw Error(ErrorCode::bad_usage,
-                fmt::format("cannot write '{}': {}", path, std::strerror(errno)), "--record",
-                "give a file that can be written");
-  }
+    : file_(path, "--record"), tokenizer_(tokenizer) {
   const Json line{{"trace", kTraceVersion},
                   {"model", header.model},
                   {"sampler", header.sampler},
@@ -113,7 +104,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header,
                   {"facts", facts_json(header.facts)},
                   {"ids", header.ids},
                   {"editable", header.editable}};
-  out_ << dump_line(line) << '\n';
+  file_.stream() << dump_line(line) << '\n';
   seen_.insert(header.ids.begin(), header.ids.end());
 }
 
@@ -131,7 +122,7 @@ void TraceWriter::add(const SequenceRound& round) {
                   {"rows", std::move(rows)},
                   {"edits", edits_json(round.edits)},
                   {"finished", round.finished}};
-  out_ << dump_line(line) << '\n';
+  file_.stream() << dump_line(line) << '\n';
 }
 
 void TraceWriter::finish(const std::vector<std::int32_t>& canvas,
@@ -143,10 +134,16 @@ void TraceWriter::finish(const std::vector<std::int32_t>& canvas,
     }
   }
   const Json line{{"finish_reason", finish_reason}, {"ids", canvas}, {"pieces", std::move(pieces)}};
-  out_ << dump_line(line) << '\n' << std::flush;
-  if (out_) return;
-  throw Error(ErrorCode::resource, "the trace could not be written", path_,
-              "free space where the file lies");
+  file_.stream() << dump_line(line) << '\n';
+  file_.keep();
+}
+
+void TraceWriter::keep_rounds() noexcept {
+  try {
+    file_.keep();
+  } catch (const std::exception&) {
+    // CompleteFile takes away what it could not keep.
+  }
 }
 
 }  // namespace dllm::cli
