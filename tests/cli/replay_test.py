@@ -84,7 +84,16 @@ class Replay(CliCase):
             lines = file.readlines()
         spoilt = json.loads(lines[2])
         spoilt["rows"][0]["position"] = 4000
+        header = json.loads(lines[0])
+        outside = json.loads(lines[1])
+        outside["rows"][0]["sampled"] = 320
         for name, text, parts in [
+                ("fraction", json.dumps({**header, "seed": 1.5}), ["line 1", "1.5 is no integer"]),
+                ("huge", json.dumps({**header, "seed": 1e300}), ["line 1", "1e+300 is no integer"]),
+                ("negative", json.dumps({**header, "ids": [-1], "editable": [1]}), ["line 1", "vocabulary of 320"]),
+                ("wide", json.dumps({**header, "editable": [256]}), ["line 1", "256 is no integer from 0 to 255"]),
+                ("no list", json.dumps({**header, "ids": 7}), ["line 1", "7 is no list"]),
+                ("token", lines[0] + json.dumps(outside), ["line 2", "token 320"]),
                 ("empty", "", ["no forward"]),
                 ("text", "hello\n", ["line 1"]),
                 ("other", '{"step": 1}\n', ["line 1", "no key 'trace'"]),

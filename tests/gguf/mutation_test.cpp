@@ -1,24 +1,23 @@
 // Properties under damage: a file cut at any length is refused, and no flipped bits crash the
 // reader or let it hand out anything outside the file.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <random>
-#include <stdexcept>
 #include <string>
 
 #include "dllm/error.hpp"
 #include "dllm/gguf.hpp"
 #include "dllm/inspect.hpp"
 #include "gguf_writer.hpp"
+#include "memory_file.hpp"
 
 namespace dllm {
 namespace {
 
 using test::GgufWriter;
+using test::MemoryFile;
 
 std::string sample() {
   GgufWriter writer;
@@ -42,28 +41,6 @@ std::uint64_t touch(const GgufFile& file) {
   }
   return sum;
 }
-
-// A file in memory: thousands of variants without a disk.
-class MemoryFile {
- public:
-  MemoryFile() : fd_(::memfd_create("gguf", MFD_CLOEXEC)) {
-    if (fd_ < 0) throw std::runtime_error("memfd_create failed");
-  }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() { ::close(fd_); }
-
-  std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(fd_); }
-  void set(const std::string& bytes) const {
-    const auto size = static_cast<off_t>(bytes.size());
-    if (::ftruncate(fd_, size) != 0 || ::pwrite(fd_, bytes.data(), bytes.size(), 0) != size) {
-      throw std::runtime_error("cannot fill the memory file");
-    }
-  }
-
- private:
-  int fd_;
-};
 
 // Any Error is fine, anything else is not. True when the file was accepted.
 bool try_bytes(const MemoryFile& file, const std::string& bytes) {

@@ -4,19 +4,16 @@
 #include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <random>
 
+#include "memory_file.hpp"
 #include "plugin_folder.hpp"
 
 namespace dllm::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Offset of the first program header of type PT_NOTE that holds the descriptor's magic.
 std::size_t note_offset(const std::string& file) { return file.find(DLLM_PLUGIN_MAGIC) - 20; }
@@ -36,12 +33,9 @@ std::size_t loaded_end(const std::string& file) {
 
 class DamagedPlugin : public testing::Test {
  protected:
-  ~DamagedPlugin() override { ::close(memory_); }
-
   PluginRecord inspect(std::string_view bytes) {
-    EXPECT_EQ(::ftruncate(memory_, 0), 0);
-    EXPECT_EQ(::pwrite(memory_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-    PluginRecord record = inspect_plugin(path_);
+    file_.set(bytes);
+    PluginRecord record = inspect_plugin(file_.path());
     EXPECT_FALSE(record.accepted);
     if (record.reason.empty()) {
       EXPECT_NE(record.kind, PluginKind::unknown);
@@ -53,9 +47,7 @@ class DamagedPlugin : public testing::Test {
   }
 
   const std::string whole_ = read_file(kTestPlugins / "whole.so");
-  // A file in memory: thousands of rewrites of one on disk would take most of the time.
-  int memory_ = ::memfd_create("damaged.so", MFD_CLOEXEC);
-  fs::path path_ = "/proc/self/fd/" + std::to_string(memory_);
+  const MemoryFile file_;
 };
 
 TEST_F(DamagedPlugin, WholeFits) { EXPECT_EQ(inspect(whole_).reason, ""); }

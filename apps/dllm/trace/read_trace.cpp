@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
+#include <utility>
 
 #include "dllm/error.hpp"
 #include "output/json.hpp"
@@ -19,7 +21,42 @@ class Fault : public std::runtime_error {
 };
 
 float number(const Json& value) {
-  return value.is_null() ? std::numeric_limits<float>::quiet_NaN() : value.get<float>();
+  if (value.is_null()) return std::numeric_limits<float>::quiet_NaN();
+  const auto wide = value.get<double>();
+  if (std::abs(wide) > static_cast<double>(std::numeric_limits<float>::max())) {
+    throw Fault(fmt::format("{} is no 32-bit number", value.dump()));
+  }
+  return static_cast<float>(wide);
+}
+
+// The library would cut a number to any type.
+template <typename T>
+T integer(const Json& value) {
+  const bool fits = value.is_number_unsigned()  ? std::in_range<T>(value.get<std::uint64_t>())
+                    : value.is_number_integer() ? std::in_range<T>(value.get<std::int64_t>())
+                                                : false;
+  if (!fits) {
+    throw Fault(fmt::format("{} is no integer from {} to {}", value.dump(),
+                            std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  }
+  return value.get<T>();
+}
+
+template <typename T>
+std::vector<T> integers(const Json& list) {
+  if (!list.is_array()) throw Fault(fmt::format("{} is no list", list.dump()));
+  std::vector<T> values;
+  for (const Json& value : list) values.push_back(integer<T>(value));
+  return values;
+}
+
+// Of a token, or -1 where a row has none.
+std::int32_t token_or_none(const Json& value, const TraceHeader& header) {
+  const auto id = integer<std::int32_t>(value);
+  if (id < -1 || (id >= 0 && static_cast<std::uint32_t>(id) >= header.facts.n_vocab)) {
+    throw Fault(fmt::format("token {} is outside the vocabulary of {}", id, header.facts.n_vocab));
+  }
+  return id;
 }
 
 std::uint32_t edit_kind(const std::string& name) {
@@ -65,59 +102,59 @@ void check_header(const TraceHeader& header) {
 
 TraceHeader read_header(const Json& line) {
   if (!line.contains("trace")) throw Fault("no trace: the first line has no key 'trace'");
-  if (const auto version = line.at("trace").get<std::uint32_t>(); version != kTraceVersion) {
+  if (const auto version = integer<std::uint32_t>(line.at("trace")); version != kTraceVersion) {
     throw Fault(fmt::format("a trace of version {}, this dllm reads {}", version, kTraceVersion));
   }
   TraceHeader header;
   header.model = line.at("model");
   header.sampler = line.at("sampler");
   header.options = line.at("options");
-  header.seed = line.at("seed");
+  header.seed = integer<std::uint64_t>(line.at("seed"));
   header.ignore_eos = line.at("ignore_eos");
-  header.ids = line.at("ids").get<std::vector<std::int32_t>>();
-  header.editable = line.at("editable").get<std::vector<std::uint8_t>>();
+  header.ids = integers<std::int32_t>(line.at("ids"));
+  header.editable = integers<std::uint8_t>(line.at("editable"));
   const Json& facts = line.at("facts");
   header.facts.struct_size = sizeof header.facts;
-  header.facts.n_vocab = facts.at("n_vocab");
-  header.facts.n_tokens = facts.at("n_tokens");
-  header.facts.mask_id = facts.at("mask_id");
-  header.facts.bos_id = facts.at("bos_id");
-  header.facts.eos_id = facts.at("eos_id");
-  header.facts.eot_id = facts.at("eot_id");
-  header.facts.pad_id = facts.at("pad_id");
-  header.facts.context_length = facts.at("context_length");
-  header.facts.trained_block_length = facts.at("trained_block_length");
-  header.stop_ids = facts.at("stop_ids").get<std::vector<std::int32_t>>();
+  header.facts.n_vocab = integer<std::uint32_t>(facts.at("n_vocab"));
+  header.facts.n_tokens = integer<std::uint32_t>(facts.at("n_tokens"));
+  header.facts.mask_id = integer<std::int32_t>(facts.at("mask_id"));
+  header.facts.bos_id = integer<std::int32_t>(facts.at("bos_id"));
+  header.facts.eos_id = integer<std::int32_t>(facts.at("eos_id"));
+  header.facts.eot_id = integer<std::int32_t>(facts.at("eot_id"));
+  header.facts.pad_id = integer<std::int32_t>(facts.at("pad_id"));
+  header.facts.context_length = integer<std::uint32_t>(facts.at("context_length"));
+  header.facts.trained_block_length = integer<std::uint32_t>(facts.at("trained_block_length"));
+  header.stop_ids = integers<std::int32_t>(facts.at("stop_ids"));
   check_header(header);
   return header;
 }
 
 TracePlan read_plan(const Json& json) {
   TracePlan plan;
-  plan.positions = json.at("positions").get<std::vector<std::uint32_t>>();
-  plan.want = json.at("want");
+  plan.positions = integers<std::uint32_t>(json.at("positions"));
+  plan.want = integer<std::uint32_t>(json.at("want"));
   plan.domain = json.at("domain") == "filtered" ? DLLM_DOMAIN_FILTERED : DLLM_DOMAIN_RAW;
   plan.allow_all = json.at("allow_all");
   plan.temperature = number(json.at("temperature"));
   plan.top_p = number(json.at("top_p"));
-  plan.top_k = json.at("top_k");
+  plan.top_k = integer<std::uint32_t>(json.at("top_k"));
   plan.guidance_scale = number(json.at("guidance_scale"));
-  plan.suppress_both = json.at("suppress_both").get<std::vector<std::int32_t>>();
-  plan.suppress_confidence = json.at("suppress_confidence").get<std::vector<std::int32_t>>();
+  plan.suppress_both = integers<std::int32_t>(json.at("suppress_both"));
+  plan.suppress_confidence = integers<std::int32_t>(json.at("suppress_confidence"));
   return plan;
 }
 
 TraceRow read_row(const Json& json, const TraceHeader& header) {
   TraceRow row;
-  row.position = json.at("position");
-  row.sampled = json.at("sampled");
+  row.position = integer<std::uint32_t>(json.at("position"));
+  row.sampled = token_or_none(json.at("sampled"), header);
   row.sampled_prob = number(json.at("sampled_prob"));
-  row.argmax = json.at("argmax");
+  row.argmax = token_or_none(json.at("argmax"), header);
   row.top1_prob = number(json.at("top1_prob"));
   row.top2_prob = number(json.at("top2_prob"));
   row.entropy = number(json.at("entropy"));
   row.log_sum_exp = number(json.at("log_sum_exp"));
-  row.top_ids = json.at("top_ids").get<std::vector<std::int32_t>>();
+  for (const Json& id : json.at("top_ids")) row.top_ids.push_back(token_or_none(id, header));
   for (const Json& value : json.at("top_probs")) row.top_probs.push_back(number(value));
   if (row.position >= header.ids.size() || row.top_ids.empty() ||
       row.top_ids.size() != row.top_probs.size()) {
@@ -129,15 +166,15 @@ TraceRow read_row(const Json& json, const TraceHeader& header) {
 
 TraceRound read_round(const Json& line, const TraceHeader& header) {
   TraceRound round;
-  round.round = line.at("round");
+  round.round = integer<std::uint32_t>(line.at("round"));
   round.forward = line.at("forward");
   round.plan = read_plan(line.at("plan"));
   for (const Json& row : line.at("rows")) round.rows.push_back(read_row(row, header));
   for (const Json& edit : line.at("edits")) {
-    const std::uint32_t position = edit.at("position");
+    const auto position = integer<std::uint32_t>(edit.at("position"));
     if (position >= header.ids.size()) throw Fault(fmt::format("an edit of position {}", position));
-    round.edits.push_back(
-        {position, edit.at("token"), edit_kind(edit.at("kind")), number(edit.at("confidence"))});
+    round.edits.push_back({position, integer<std::int32_t>(edit.at("token")),
+                           edit_kind(edit.at("kind")), number(edit.at("confidence"))});
   }
   round.finished = line.at("finished");
   return round;
@@ -146,7 +183,7 @@ TraceRound read_round(const Json& line, const TraceHeader& header) {
 TraceEnd read_end(const Json& line) {
   TraceEnd end;
   end.finish_reason = line.at("finish_reason");
-  end.ids = line.at("ids").get<std::vector<std::int32_t>>();
+  end.ids = integers<std::int32_t>(line.at("ids"));
   for (const auto& [id, piece] : line.at("pieces").items()) {
     end.pieces[std::stoi(id)] = text_as_bytes(piece.get<std::string>());
   }

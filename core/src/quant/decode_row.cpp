@@ -29,7 +29,7 @@ void decode_halves(const std::byte* bytes, std::span<float> out) {
 }
 
 void copy_floats(const std::byte* bytes, std::span<float> out) {
-  std::memcpy(out.data(), bytes, out.size_bytes());
+  if (!out.empty()) std::memcpy(out.data(), bytes, out.size_bytes());
 }
 
 using Decoder = void (*)(const std::byte*, std::span<float>);

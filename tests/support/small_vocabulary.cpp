@@ -1,4 +1,4 @@
-#include "vocabularies.hpp"
+#include "small_vocabulary.hpp"
 
 namespace dllm::test {
 namespace {
@@ -56,7 +56,7 @@ GgufWriter SmallVocabulary::writer() const {
 Tokenizer SmallVocabulary::make(TokenizerOptions options) const {
   const TemporaryDirectory folder;
   writer().write(folder.path() / "small.gguf");
-  return load(folder.path() / "small.gguf", options);
+  return Tokenizer::from_gguf(*GgufFile::open(folder.path() / "small.gguf"), options);
 }
 
 }  // namespace dllm::test
