@@ -59,13 +59,9 @@ struct Free {
   void operator()(pcre2_code* p) const { pcre2_code_free(p); }
   void operator()(pcre2_match_data* p) const { pcre2_match_data_free(p); }
   void operator()(pcre2_match_context* p) const { pcre2_match_context_free(p); }
-  void operator()(pcre2_jit_stack* p) const { pcre2_jit_stack_free(p); }
 };
 template <typename T>
 using Pcre2Ptr = std::unique_ptr<T, Free>;
-
-constexpr std::size_t kJitStackStartBytes = 32 << 10;
-constexpr std::size_t kJitStackMaxBytes = 8 << 20;
 
 }  // namespace
 
@@ -91,8 +87,6 @@ struct PieceSplitter::Pass {
 struct PieceSplitter::Scratch::Memory {
   Pcre2Ptr<pcre2_match_data> match{pcre2_match_data_create(1, nullptr)};
   Pcre2Ptr<pcre2_match_context> context{pcre2_match_context_create(nullptr)};
-  Pcre2Ptr<pcre2_jit_stack> jit_stack{
-      pcre2_jit_stack_create(kJitStackStartBytes, kJitStackMaxBytes, nullptr)};
 };
 
 PieceSplitter::Scratch::Scratch() : memory_(std::make_unique<Memory>()) {
@@ -102,13 +96,12 @@ PieceSplitter::Scratch::Scratch() : memory_(std::make_unique<Memory>()) {
   // A piece may be as long as the text; the table's patterns are linear, so no limit is needed.
   pcre2_set_match_limit(memory_->context.get(), UINT32_MAX);
   pcre2_set_heap_limit(memory_->context.get(), UINT32_MAX);
-  if (memory_->jit_stack) {  // without one PCRE2 uses 32 KiB of the machine's stack
-    pcre2_jit_stack_assign(memory_->context.get(), nullptr, memory_->jit_stack.get());
-  }
 }
 
 PieceSplitter::Scratch::~Scratch() = default;
 
+// Interpreted, not compiled to machine code: PCRE2's compiler keeps pages that are writable and
+// executable (docs/decisions has what that would save).
 PieceSplitter::PieceSplitter(const PreTokenizer& pre_tokenizer) {
   for (const std::string_view written : pre_tokenizer.patterns) {
     const std::string pattern = with_unicode_15_classes(written);
@@ -123,8 +116,6 @@ PieceSplitter::PieceSplitter(const PreTokenizer& pre_tokenizer) {
                               pre_tokenizer.name, offset, pcre2_message(code)),
                   "PCRE2", "use PCRE2 10.40 or newer, built with Unicode support");
     }
-    // Where the system forbids writable code, matching falls back to PCRE2's interpreter.
-    pcre2_jit_compile(pass.code.get(), PCRE2_JIT_COMPLETE);
     passes_.push_back(std::move(pass));
   }
 }
