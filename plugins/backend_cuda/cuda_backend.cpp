@@ -37,14 +37,9 @@ const std::int32_t* values_of(const IndexList& list) {
   return static_cast<const CudaIndexList&>(list).values();
 }
 
-std::uint64_t panel_halves(std::uint64_t n_rows, std::uint32_t n_cols) {
-  return n_rows * ((std::uint64_t{n_cols} + kUnitCols - 1) / kUnitCols * kUnitCols);
-}
-
 void count_work(EventTimer& timer, const Matrix& weight, std::uint32_t n_rows) {
-  timer.add_work(
-      2.0 * n_rows * weight.n_rows() * weight.n_cols(),
-      static_cast<double>(packed_bytes(weight.packed().form, weight.n_rows(), weight.n_cols())));
+  timer.add_work(2.0 * n_rows * weight.n_rows() * weight.n_cols(),
+                 static_cast<double>(weight.packed().bytes()));
 }
 
 [[noreturn]] void refuse_type(const TensorInfo& tensor) {
@@ -111,7 +106,10 @@ void CudaAttentionSpans::write(std::span<const AttentionSpan> spans) {
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options), stream_(options.device) {
   cuda_check(cudaGetDeviceProperties(&properties_, options.device), "looking at the GPU");
-  n_multiprocessors_ = static_cast<std::uint32_t>(properties_.multiProcessorCount);
+  gemm_device_.n_multiprocessors = static_cast<std::uint32_t>(properties_.multiProcessorCount);
+#if defined(DLLM_CUDA_HAS_90A)
+  gemm_device_.has_warpgroups = properties_.major == 9 && properties_.minor == 0;
+#endif
 }
 
 DeviceInfo CudaBackend::device() const {
@@ -181,11 +179,11 @@ void CudaBackend::reserve(const StepLimits& limits) {
   staging_ = {};  // weights are in
   const std::uint64_t rows = std::max({limits.max_tokens, limits.max_score_rows, 1u});
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
-  grow(panel_values_, panel_halves(rows, cols) * sizeof(__half), "input panel");
+  grow(panel_values_, Panel::halves(rows, cols) * sizeof(__half), "input panel");
   grow(panel_scales_, rows * sizeof(float), "input panel");
   grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
   grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
-  grow(work_, rows * work_floats_per_row_ * sizeof(float), "parts of products");
+  grow(work_, rows * gemm_work_floats(gemm_device_) * sizeof(float), "parts of products");
   if (limits.n_vocab > 0 && limits.max_score_rows > 0) {
     const std::uint64_t chunk =
         std::min<std::uint64_t>(chunk_rows(limits.n_vocab), 2ull * limits.max_score_rows);
@@ -195,8 +193,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
 
 std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFile> file,
                                                    const TensorInfo& tensor, WeightRole role) {
-  const std::optional<Form> form = form_of(tensor.dtype);
-  if (!form) refuse_type(tensor);
+  if (!form_of(tensor.dtype)) refuse_type(tensor);
   if (tensor.shape.empty() || tensor.shape.size() > 2)
     throw Error(ErrorCode::unsupported,
                 "the CUDA backend takes vectors and matrices, this tensor has " +
@@ -212,27 +209,21 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
     return std::make_unique<Table>(*file, tensor);
   }
   if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor);
-  require_memory(packed_bytes(*form, static_cast<std::uint32_t>(tensor.shape[1]),
-                              static_cast<std::uint32_t>(tensor.shape[0])),
-                 what);
-  auto matrix = std::make_unique<Matrix>(*file, tensor, staging_, stream_.get());
-  work_floats_per_row_ =
-      std::max(work_floats_per_row_, gemm_work_floats(matrix->packed(), 1, n_multiprocessors_));
-  return matrix;
+  require_memory(packed_shape(tensor).bytes(), what);
+  return std::make_unique<Matrix>(*file, tensor, staging_, stream_.get());
 }
 
 // The running product's input; overwritten by the next.
 Panel CudaBackend::input_panel(std::uint32_t n_rows, std::uint32_t n_cols) {
-  grow(panel_values_, panel_halves(n_rows, n_cols) * sizeof(__half), "input panel");
+  grow(panel_values_, Panel::halves(n_rows, n_cols) * sizeof(__half), "input panel");
   grow(panel_scales_, n_rows * sizeof(float), "input panel");
   return {panel_values_.as<__half>(), panel_scales_.as<float>(), n_rows, n_cols,
-          static_cast<std::uint32_t>(panel_halves(1, n_cols))};
+          Panel::padded(n_rows)};
 }
 
-void CudaBackend::multiply(const Matrix& matrix, const Panel& panel, const GemmOut& out) {
-  const std::uint64_t floats = gemm_work_floats(matrix.packed(), panel.n_rows, n_multiprocessors_);
-  grow(work_, floats * sizeof(float), "parts of products");
-  launch_gemm(matrix.packed(), panel, out, work_.as<float>(), n_multiprocessors_, stream_.get());
+void CudaBackend::multiply(std::span<const Product> products, const Panel& panel) {
+  grow(work_, panel.n_rows * gemm_work_floats(gemm_device_) * sizeof(float), "parts of products");
+  launch_gemm(products, panel, work_.as<float>(), gemm_device_, stream_.get());
 }
 
 void CudaBackend::embed(const Weight& table, const IndexList& ids, TensorView out) {
@@ -256,11 +247,17 @@ void CudaBackend::norm_linear(TensorView x, const Weight* norm, float eps,
   EventTimer timer(profile_, Stage::qkv, "norm_linear", stream_.get());
   const Panel panel = input_panel(x.n_rows, x.n_cols);
   launch_prepare(rows_of(x), vector_of(norm, x.n_cols), eps, panel, stream_.get());
+  products_.clear();
   for (const Projection& each : projections) {
     count_work(timer, matrix_of(*each.weight), x.n_rows);
-    multiply(matrix_of(*each.weight), panel,
-             {buffer_of(each.out).values(), each.out.n_cols, vector_of(each.bias, each.out.n_cols),
-              Store::replace});
+    products_.push_back(
+        {matrix_of(*each.weight).packed(),
+         {buffer_of(each.out).values(), each.out.n_cols, vector_of(each.bias, each.out.n_cols)}});
+  }
+  for (std::span<const Product> rest = products_; !rest.empty();) {
+    const std::size_t n = std::min<std::size_t>(rest.size(), kMostProducts);
+    multiply(rest.first(n), panel);
+    rest = rest.subspan(n);
   }
 }
 
@@ -297,9 +294,10 @@ void CudaBackend::linear_residual(TensorView x, const Weight& weight, const Weig
   count_work(timer, matrix, x.n_rows);
   const Panel panel = input_panel(x.n_rows, x.n_cols);
   launch_prepare(rows_of(x), nullptr, 0, panel, stream_.get());
-  multiply(matrix, panel,
-           {buffer_of(residual).values(), residual.n_cols, vector_of(bias, residual.n_cols),
-            Store::add});
+  const Product to_residual[] = {{matrix.packed(),
+                                  {buffer_of(residual).values(), residual.n_cols,
+                                   vector_of(bias, residual.n_cols), Store::add}}};
+  multiply(to_residual, panel);
 }
 
 void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const Weight& gate,
@@ -317,11 +315,14 @@ void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const W
   const Rows ups = {up_.as<float>(), x.n_rows, gate.n_rows()};
   const Panel input = input_panel(x.n_rows, x.n_cols);
   launch_prepare(rows_of(x), vector_of(&norm, x.n_cols), eps, input, stream_.get());
-  multiply(matrix_of(gate), input, {gates.values, gates.n_cols, nullptr, Store::replace});
-  multiply(matrix_of(up), input, {ups.values, ups.n_cols, nullptr, Store::replace});
+  const Product gate_and_up[] = {{matrix_of(gate).packed(), {gates.values, gates.n_cols}},
+                                 {matrix_of(up).packed(), {ups.values, ups.n_cols}}};
+  multiply(gate_and_up, input);
   const Panel hidden = input_panel(x.n_rows, gate.n_rows());
   launch_swiglu(gates, ups, hidden, stream_.get());
-  multiply(matrix_of(down), hidden, {buffer_of(x).values(), x.n_cols, nullptr, Store::add});
+  const Product to_residual[] = {
+      {matrix_of(down).packed(), {buffer_of(x).values(), x.n_cols, nullptr, Store::add}}};
+  multiply(to_residual, hidden);
 }
 
 void CudaBackend::copy_rows(TensorView src, const IndexList& rows, TensorView dst) {

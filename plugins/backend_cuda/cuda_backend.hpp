@@ -126,7 +126,7 @@ class CudaBackend final : public Backend {
   void require_memory(std::uint64_t bytes, const std::string& what) const;
   void grow(DeviceMemory& memory, std::uint64_t bytes, const char* what);
   Panel input_panel(std::uint32_t n_rows, std::uint32_t n_cols);
-  void multiply(const Matrix& matrix, const Panel& panel, const GemmOut& out);
+  void multiply(std::span<const Product> products, const Panel& panel);
   std::uint32_t chunk_rows(std::uint32_t n_vocab) const;
   void logits_to(const Matrix& output, const Panel& panel, std::uint32_t first_row,
                  std::uint32_t n_rows, std::uint32_t to_row);
@@ -137,8 +137,7 @@ class CudaBackend final : public Backend {
   CudaOptions options_;
   Stream stream_;
   cudaDeviceProp properties_{};
-  std::uint32_t n_multiprocessors_ = 1;
-  std::uint64_t work_floats_per_row_ = 0;  // the most any imported matrix needs
+  GemmDevice gemm_device_;
   Staging staging_;
   StepGraphs graphs_;
   EventProfile profile_;
@@ -150,6 +149,7 @@ class CudaBackend final : public Backend {
   DeviceMemory head_requests_, head_ids_, head_rows_;
   DeviceMemory answers_, probs_, top_ids_, top_probs_;
   PinnedMemory host_answers_;
+  std::vector<Product> products_;  // of the running norm_linear
   // What the host builds for a call of head_stats.
   std::vector<DeviceRequest> requests_;
   std::vector<std::int32_t> ids_;

@@ -1,29 +1,55 @@
-// Products of a prepared input with a packed matrix, on tensor cores.
+// Products of a prepared input with packed matrices, on tensor cores.
 //
 //   out[r, o] = sum_k W[o, k] x[r, k]      f16 operands, f32 sums
 //
 // The input is a panel: binary16 rows, each divided by a power of two of its own so that nothing
 // leaves binary16's range; results are multiplied back. Order of accumulation of an element: inputs
-// ascending in steps of 16, then parts of the input (split, chosen from the weight's shape and the
-// device alone) in order. It never depends on the number of rows.
+// ascending in steps of 16, then parts of the input (split, chosen from the shapes of the matrices
+// that are multiplied together and the device alone) in order. It never depends on the number of
+// rows.
 #pragma once
 
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <span>
 
 #include "packed.hpp"
 
 namespace dllm::cuda {
 
 /// An input prepared for products. Device pointers, borrowed.
+///
+/// It lies as shared memory wants it, so that a tile of rows is one contiguous copy: blocks of 64
+/// inputs, each holding all rows of 128 bytes; in row r the 16-byte chunk c is at place c ^ (r % 8)
+/// (128-byte swizzle, so that the eight rows of an 8 x 8 matrix come from different banks).
 struct Panel {
-  __half* values = nullptr;    // [n_rows][stride], 0 beyond n_cols
-  float* row_scale = nullptr;  // [n_rows], powers of two
+  static constexpr std::uint32_t kSpareRows = 256;  // a tile may be read past the last row
+
+  __half* values = nullptr;    // halves() of them; 0 beyond n_cols, anything beyond n_rows
+  float* row_scale = nullptr;  // [first_row + n_rows], powers of two
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
-  std::uint32_t stride = 0;  // n_cols rounded up to kUnitCols
+  std::uint32_t padded_rows = 0;  // of a block: all rows, rounded up to 8
+  std::uint32_t first_row = 0;    // the product takes rows [first_row, first_row + n_rows)
+
+  __host__ __device__ static constexpr std::uint32_t padded(std::uint32_t rows) {
+    return (rows + 7) / 8 * 8;
+  }
+  /// Inputs rounded up to whole blocks.
+  __host__ __device__ static constexpr std::uint32_t padded_cols(std::uint32_t cols) {
+    return (cols + kUnitCols - 1) / kUnitCols * kUnitCols;
+  }
+  static constexpr std::uint64_t halves(std::uint64_t rows, std::uint32_t cols) {
+    return (std::uint64_t{padded(static_cast<std::uint32_t>(rows))} * padded_cols(cols)) +
+           kSpareRows * kUnitCols;
+  }
+  /// Place of input k of a row; eight inputs from a multiple of 8 are together.
+  __host__ __device__ std::uint64_t at(std::uint32_t row, std::uint32_t k) const {
+    return (static_cast<std::uint64_t>(k / kUnitCols) * padded_rows + row) * kUnitCols +
+           ((k / 8 % 8) ^ (row % 8)) * 8 + k % 8;
+  }
 };
 
 enum class Store : std::uint8_t { replace, add };
@@ -35,15 +61,25 @@ struct GemmOut {
   Store store = Store::replace;
 };
 
-/// Into how many parts the inputs are split, so that a narrow matrix fills the device.
-std::uint32_t gemm_splits(const Packed& weight, std::uint32_t n_multiprocessors);
+/// One of the matrices that are multiplied with the same input in one go.
+struct Product {
+  Packed weight;
+  GemmOut out;
+};
+constexpr std::uint32_t kMostProducts = 3;
 
-/// Floats of work space a product with `n_rows` inputs needs.
-std::uint64_t gemm_work_floats(const Packed& weight, std::uint32_t n_rows,
-                               std::uint32_t n_multiprocessors);
+struct GemmDevice {
+  std::uint32_t n_multiprocessors = 1;
+  bool has_warpgroups = false;  // compute capability 9.0
+  std::uint32_t cluster = 1;    // thread blocks that share inputs, where there are warpgroups
+};
 
-/// `work`: gemm_work_floats() floats, used by one product at a time.
-void launch_gemm(const Packed& weight, const Panel& panel, const GemmOut& out, float* work,
-                 std::uint32_t n_multiprocessors, cudaStream_t stream);
+/// Floats of work space per input row that any product may need.
+std::uint64_t gemm_work_floats(const GemmDevice& device);
+
+/// `work`: gemm_work_floats() per row of the panel, used by one call at a time. At most
+/// kMostProducts, of equally many inputs and one kind of store.
+void launch_gemm(std::span<const Product> products, const Panel& panel, float* work,
+                 const GemmDevice& device, cudaStream_t stream);
 
 }  // namespace dllm::cuda

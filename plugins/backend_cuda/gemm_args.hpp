@@ -1,4 +1,4 @@
-// What a product kernel is given.
+// What the product kernels are given.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,40 @@
 
 namespace dllm::cuda {
 
-struct GemmArgs {
+/// One matrix of a call; its rows are columns [first_col, first_col + n_rows) of the call's
+/// results.
+struct GemmPart {
   Packed weight;
-  Panel panel;
   float* to;
   std::uint64_t stride;
   const float* bias;
-  float* partials;  // [split][n_rows][weight rows], null: one part
-  std::uint32_t units_per_split;
-  Store store;
+  std::uint32_t first_col;  // a multiple of kBlockRows
 };
 
-/// Weight rows a block of the product kernel takes.
-constexpr std::uint32_t kGemmBlockRows = 128;
+struct GemmArgs {
+  GemmPart parts[kMostProducts];
+  std::uint32_t n_parts;
+  std::uint32_t n_blocks;  // of all parts
+  Panel panel;
+  float* partials;  // [split][panel rows][kBlockRows * n_blocks], null: one part of the inputs
+  std::uint32_t n_splits;
+  std::uint32_t units_per_split;
+  Store store;
 
-/// The product itself (gemm_kernel.cu): grid over input rows, weight rows and parts.
-void launch_gemm_kernel(const GemmArgs& args, std::uint32_t n_splits, cudaStream_t stream);
+  __host__ __device__ std::uint32_t n_units() const { return parts[0].weight.n_units(); }
+  /// The part that holds block number `block`.
+  __host__ __device__ const GemmPart& part_of(std::uint32_t block) const {
+    std::uint32_t i = 0;
+    while (i + 1 < n_parts && block * kBlockRows >= parts[i + 1].first_col) ++i;
+    return parts[i];
+  }
+};
+
+/// Weight rows that a thread block of each kernel takes.
+constexpr std::uint32_t kGemmRowsSm80 = 128;
+constexpr std::uint32_t kGemmRowsSm90 = 192;
+
+void launch_gemm_sm80(const GemmArgs& args, cudaStream_t stream);
+void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream);
 
 }  // namespace dllm::cuda

@@ -65,15 +65,14 @@ std::uint32_t CudaBackend::chunk_rows(std::uint32_t n_vocab) const {
 void CudaBackend::logits_to(const Matrix& output, const Panel& panel, std::uint32_t first_row,
                             std::uint32_t n_rows, std::uint32_t to_row) {
   Panel part = panel;
-  part.values += std::uint64_t{first_row} * panel.stride;
-  part.row_scale += first_row;
+  part.first_row = first_row;
   part.n_rows = n_rows;
   float* to = logits_.as<float>() + std::uint64_t{to_row} * output.n_rows();
   EventTimer timer(profile_, Stage::head, "head", stream_.get());
-  timer.add_work(
-      2.0 * n_rows * output.n_rows() * output.n_cols(),
-      static_cast<double>(packed_bytes(output.packed().form, output.n_rows(), output.n_cols())));
-  multiply(output, part, {to, output.n_rows(), nullptr, Store::replace});
+  timer.add_work(2.0 * n_rows * output.n_rows() * output.n_cols(),
+                 static_cast<double>(output.packed().bytes()));
+  const Product product[] = {{output.packed(), {to, output.n_rows()}}};
+  multiply(product, part);
 }
 
 // Requests and their ids, where the device reads them.

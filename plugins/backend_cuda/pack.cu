@@ -13,13 +13,9 @@ struct PackArgs {
   std::uint32_t first_row;
   std::uint32_t n_rows;
   std::uint32_t n_cols;
-  std::uint32_t n_units;
   float factor;
   FormFacts facts;
-  Form form;
-  std::uint8_t* low;
-  std::uint8_t* high;
-  std::uint8_t* scales;
+  Packed to;  // its units are written
 };
 
 __device__ const std::uint8_t* block_of(const PackArgs& a, std::uint32_t row, std::uint32_t k) {
@@ -49,9 +45,9 @@ struct Lane {
   }
 };
 
-__device__ void pack_floats(const PackArgs& a, const Lane& lane, std::uint64_t unit, int l) {
+__device__ void pack_floats(const PackArgs& a, const Lane& lane, std::uint8_t* unit, int l) {
   for (int step = 0; step < 4; ++step) {
-    auto* to = reinterpret_cast<__half*>(a.low + unit * a.facts.low_bytes + step * 512 + l * 16);
+    auto* to = reinterpret_cast<__half*>(unit + step * 512 + l * 16);
     for (int p = 0; p < 4; ++p)
       for (int e = 0; e < 2; ++e) {
         const std::uint32_t row = lane.pair_row(p);
@@ -64,9 +60,9 @@ __device__ void pack_floats(const PackArgs& a, const Lane& lane, std::uint64_t u
   }
 }
 
-__device__ void pack_bytes(const PackArgs& a, const Lane& lane, std::uint64_t unit, int l) {
+__device__ void pack_bytes(const PackArgs& a, const Lane& lane, std::uint8_t* unit, int l) {
   for (int step = 0; step < 4; ++step) {
-    std::uint8_t* to = a.low + unit * 1024 + (step / 2) * 512 + l * 16 + (step % 2) * 8;
+    std::uint8_t* to = unit + (step / 2) * 512 + l * 16 + (step % 2) * 8;
     for (int p = 0; p < 4; ++p)
       for (int e = 0; e < 2; ++e)
         to[2 * p + e] =
@@ -75,7 +71,7 @@ __device__ void pack_bytes(const PackArgs& a, const Lane& lane, std::uint64_t un
 }
 
 // Low nibbles, then the bits above them: word bits [4 p, 4 p + 4) of each half are pair p.
-__device__ void pack_bits(const PackArgs& a, const Lane& lane, std::uint64_t unit, int l) {
+__device__ void pack_bits(const PackArgs& a, const Lane& lane, std::uint8_t* unit, int l) {
   const int high_bits = static_cast<int>(a.facts.bits) - 4;
   std::uint32_t high[2] = {0, 0};
   for (int step = 0; step < 4; ++step) {
@@ -88,19 +84,18 @@ __device__ void pack_bits(const PackArgs& a, const Lane& lane, std::uint64_t uni
         if (high_bits == 1) high[0] |= (code >> 4) << (4 * step + p + 16 * e);
         if (high_bits == 2) high[step / 2] |= (code >> 4) << (2 * (4 * (step % 2) + p) + 16 * e);
       }
-    reinterpret_cast<std::uint32_t*>(a.low + unit * 512 + l * 16)[step] = low;
+    reinterpret_cast<std::uint32_t*>(unit + l * 16)[step] = low;
   }
   for (int i = 0; i < high_bits; ++i)
-    reinterpret_cast<std::uint32_t*>(a.high + unit * a.facts.high_bytes)[l * high_bits + i] =
-        high[i];
+    reinterpret_cast<std::uint32_t*>(unit + a.facts.low_bytes)[l * high_bits + i] = high[i];
 }
 
 // [g][group][row g, row g + 8], each a half or (scale, minimum).
-__device__ void pack_scales(const PackArgs& a, const Lane& lane, std::uint64_t unit, int l) {
+__device__ void pack_scales(const PackArgs& a, const Lane& lane, std::uint8_t* unit, int l) {
   const int cols = a.facts.half_groups ? 16 : 32;
   const int groups = 64 / cols;
   const int each = a.facts.has_minimum ? 2 : 1;
-  auto* to = reinterpret_cast<__half*>(a.scales + unit * a.facts.scale_bytes) +
+  auto* to = reinterpret_cast<__half*>(unit + a.facts.low_bytes + a.facts.high_bytes) +
              (l / 4) * groups * 2 * each;
   const std::uint32_t first = lane.col - 2 * (l % 4);
   for (int group = 0; group < groups; ++group)
@@ -111,17 +106,17 @@ __device__ void pack_scales(const PackArgs& a, const Lane& lane, std::uint64_t u
     }
 }
 
+// Units of rows beyond the matrix are written too, up to the end of the block.
 __global__ void pack(PackArgs a) {
   const std::uint32_t unit_col = blockIdx.x;
-  const std::uint32_t tile = blockIdx.y * blockDim.y + threadIdx.y;
-  if (tile * kUnitRows >= a.n_rows) return;
+  const std::uint32_t tile = blockIdx.y * kBlockUnits + threadIdx.y;
   const int l = static_cast<int>(threadIdx.x);
-  const std::uint64_t unit =
-      static_cast<std::uint64_t>(a.first_row / kUnitRows + tile) * a.n_units + unit_col;
+  std::uint8_t* unit = const_cast<std::uint8_t*>(a.to.units) +
+                       a.to.unit_offset(a.first_row / kUnitRows + tile, unit_col);
   const Lane lane = {tile * kUnitRows + l / 4, unit_col * kUnitCols + 2 * (l % 4)};
-  if (a.form == Form::f16) {
+  if (a.to.form == Form::f16) {
     pack_floats(a, lane, unit, l);
-  } else if (a.form == Form::q8) {
+  } else if (a.to.form == Form::q8) {
     pack_bytes(a, lane, unit, l);
   } else {
     pack_bits(a, lane, unit, l);
@@ -165,21 +160,10 @@ void launch_largest(DType dtype, const std::uint8_t* raw, std::uint64_t row_byte
 void launch_pack(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
                  std::uint32_t first_row, std::uint32_t n_rows, float factor, const Packed& to,
                  cudaStream_t stream) {
-  const PackArgs args = {dtype,
-                         raw,
-                         row_bytes,
-                         first_row,
-                         n_rows,
-                         to.n_cols,
-                         to.n_units(),
-                         factor,
-                         form_facts(to.form),
-                         to.form,
-                         const_cast<std::uint8_t*>(to.low),
-                         const_cast<std::uint8_t*>(to.high),
-                         const_cast<std::uint8_t*>(to.scales)};
-  const std::uint32_t tiles = (n_rows + kUnitRows - 1) / kUnitRows;
-  pack<<<dim3(to.n_units(), (tiles + 7) / 8), dim3(32, 8), 0, stream>>>(args);
+  const PackArgs args = {dtype,     raw,    row_bytes,           first_row, n_rows,
+                         to.n_cols, factor, form_facts(to.form), to};
+  pack<<<dim3(to.n_units(), (n_rows + kBlockRows - 1) / kBlockRows), dim3(32, kBlockUnits), 0,
+         stream>>>(args);
   launch_check("launching pack");
 }
 

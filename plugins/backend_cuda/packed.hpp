@@ -5,7 +5,12 @@
 // pair p of step j is row g + 8 (p % 2), inputs 16 j + 2 (l % 4) + 8 (p / 2) + {0, 1}. (PTX ISA,
 // "Matrix fragments for mma.m16n8k16")
 // So a lane reads its 32 codes of a unit with one or two 16-byte loads and makes operands of them
-// without talking to other lanes. Units lie row tile by row tile, inputs ascending.
+// without talking to other lanes. The same order is right for Hopper's m64nNk16, whose four warps
+// hold 16 rows each ("Register fragments for wgmma.mma_async.m64k16").
+//
+// A unit is contiguous: low bits, high bits, scales. Four units, 64 rows x 64 inputs, make a block,
+// which a copy engine moves as one piece; blocks lie row by row, inputs ascending. Rows and inputs
+// that fill up the last block are 0.
 //
 //   w = scale * (code - offset)            forms without a minimum
 //   w = scale * code + minimum             forms with one
@@ -24,6 +29,8 @@ namespace dllm::cuda {
 
 constexpr std::uint32_t kUnitRows = 16;
 constexpr std::uint32_t kUnitCols = 64;
+constexpr std::uint32_t kBlockUnits = 4;
+constexpr std::uint32_t kBlockRows = kBlockUnits * kUnitRows;
 
 /// Code width, inputs per scale (half: 16, else 32), minimum or not.
 enum class Form : std::uint8_t {
@@ -45,6 +52,8 @@ struct FormFacts {
   std::uint32_t low_bytes;    // per unit: 4-bit, 8-bit or 16-bit part
   std::uint32_t high_bytes;   // per unit: fifth and sixth bits
   std::uint32_t scale_bytes;  // per unit
+
+  constexpr std::uint32_t unit_bytes() const { return low_bytes + high_bytes + scale_bytes; }
 };
 
 constexpr FormFacts form_facts(Form form) {
@@ -105,16 +114,24 @@ constexpr std::optional<Form> form_of(DType dtype) {
 
 /// A packed matrix as kernels see it. Device pointers, borrowed.
 struct Packed {
-  const std::uint8_t* low = nullptr;
-  const std::uint8_t* high = nullptr;
-  const std::uint8_t* scales = nullptr;
+  const std::uint8_t* units = nullptr;
   float out_scale = 1;  // multiplies results: undoes the power of two in the scales
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
   Form form = Form::f16;
 
-  constexpr std::uint32_t n_row_tiles() const { return (n_rows + kUnitRows - 1) / kUnitRows; }
+  constexpr std::uint32_t n_blocks() const { return (n_rows + kBlockRows - 1) / kBlockRows; }
+  /// Units along the inputs.
   constexpr std::uint32_t n_units() const { return (n_cols + kUnitCols - 1) / kUnitCols; }
+  /// Place of the unit of rows [16 tile, +16) and inputs [64 col, +64) in `units`.
+  constexpr std::uint64_t unit_offset(std::uint32_t tile, std::uint32_t col) const {
+    return (((static_cast<std::uint64_t>(tile) / kBlockUnits) * n_units() + col) * kBlockUnits +
+            tile % kBlockUnits) *
+           form_facts(form).unit_bytes();
+  }
+  constexpr std::uint64_t bytes() const {
+    return std::uint64_t{n_blocks()} * n_units() * kBlockUnits * form_facts(form).unit_bytes();
+  }
 };
 
 }  // namespace dllm::cuda

@@ -33,11 +33,11 @@ __device__ void write_panel(const Panel& panel, const float* values, float large
                             const float* norm) {
   const float scale = row_exponent(largest);
   const float inverse = scale != scale || isinf(scale) ? nanf("") : 1.0f / scale;
-  __half* to = panel.values + static_cast<std::uint64_t>(blockIdx.x) * panel.stride;
-  for (std::uint32_t k = threadIdx.x; k < panel.stride; k += blockDim.x) {
+  const std::uint32_t n_cols = Panel::padded_cols(panel.n_cols);
+  for (std::uint32_t k = threadIdx.x; k < n_cols; k += blockDim.x) {
     float value = 0;
     if (k < panel.n_cols) value = norm ? values[k] * factor * norm[k] : values[k];
-    to[k] = __float2half_rn(value * inverse);
+    panel.values[panel.at(blockIdx.x, k)] = __float2half_rn(value * inverse);
   }
   if (threadIdx.x == 0) panel.row_scale[blockIdx.x] = scale;
 }

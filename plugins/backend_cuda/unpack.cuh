@@ -1,13 +1,14 @@
 // Packed codes to binary16 operands, in registers.
 //
 // 0x6400 | q is the binary16 number 1024 + q for q < 1024, so a code becomes a number with one
-// logical operation and one exact subtraction; scale and minimum follow in one fused multiply-add,
-// rounded once.
+// logical operation and one exact subtraction (or multiplication by 1/16 and subtraction); scale
+// and minimum follow in one fused multiply-add, rounded once.
 #pragma once
 
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "packed.hpp"
 
@@ -23,34 +24,17 @@ struct Unit {
   std::uint32_t high[kHighWords > 0 ? kHighWords : 1];
   std::uint32_t scales[kScaleWords > 0 ? kScaleWords : 1];
 
-  /// Reads one lane's part of unit number `unit`.
-  __device__ __forceinline__ void load(const Packed& w, std::uint64_t unit, int lane) {
-    const auto* from = reinterpret_cast<const uint4*>(w.low + unit * kFacts.low_bytes) + lane;
-#pragma unroll
-    for (int i = 0; i < kLowWords / 4; ++i) {
-      const uint4 words = __ldg(from + 32 * i);
-      low[4 * i] = words.x;
-      low[4 * i + 1] = words.y;
-      low[4 * i + 2] = words.z;
-      low[4 * i + 3] = words.w;
-    }
-    if constexpr (kHighWords == 1)
-      high[0] = __ldg(reinterpret_cast<const std::uint32_t*>(w.high + unit * 128) + lane);
-    if constexpr (kHighWords == 2) {
-      const uint2 words = __ldg(reinterpret_cast<const uint2*>(w.high + unit * 256) + lane);
-      high[0] = words.x;
-      high[1] = words.y;
-    }
-    if constexpr (kScaleWords > 0) {
-      const auto* s = reinterpret_cast<const uint2*>(w.scales + unit * kFacts.scale_bytes) +
-                      (lane / 4) * (kScaleWords / 2);
-#pragma unroll
-      for (int i = 0; i < kScaleWords / 2; ++i) {
-        const uint2 words = __ldg(s + i);
-        scales[2 * i] = words.x;
-        scales[2 * i + 1] = words.y;
-      }
-    }
+  /// Reads one lane's part of a unit in global memory.
+  __device__ __forceinline__ void load(const std::uint8_t* unit, int lane) {
+    read(lane, [unit](std::uint32_t at, auto& words) {
+      words = __ldg(reinterpret_cast<const std::remove_reference_t<decltype(words)>*>(unit + at));
+    });
+  }
+
+  /// The same of a unit in shared memory, where the copy engine put it: reads stay behind the wait
+  /// for it, and before whatever lets it be overwritten.
+  __device__ __forceinline__ void load_shared(std::uint32_t unit, int lane) {
+    read(lane, [unit](std::uint32_t at, auto& words) { read_shared(unit + at, words); });
   }
 
   /// A operand of step j (16 inputs) of the unit.
@@ -79,6 +63,51 @@ struct Unit {
   }
 
  private:
+  static __device__ __forceinline__ void read_shared(std::uint32_t at, uint4& words) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "r"(at)
+                 : "memory");
+  }
+  static __device__ __forceinline__ void read_shared(std::uint32_t at, uint2& words) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];\n"
+                 : "=r"(words.x), "=r"(words.y)
+                 : "r"(at)
+                 : "memory");
+  }
+  static __device__ __forceinline__ void read_shared(std::uint32_t at, std::uint32_t& word) {
+    asm volatile("ld.shared.u32 %0, [%1];\n" : "=r"(word) : "r"(at) : "memory");
+  }
+
+  // read_words(offset in the unit, uint4, uint2 or std::uint32_t to fill)
+  template <typename ReadWords>
+  __device__ __forceinline__ void read(int lane, const ReadWords& read_words) {
+#pragma unroll
+    for (int i = 0; i < kLowWords / 4; ++i) {
+      uint4 words;
+      read_words(512 * i + 16 * lane, words);
+      low[4 * i] = words.x;
+      low[4 * i + 1] = words.y;
+      low[4 * i + 2] = words.z;
+      low[4 * i + 3] = words.w;
+    }
+    if constexpr (kHighWords == 1) read_words(kFacts.low_bytes + 4 * lane, high[0]);
+    if constexpr (kHighWords == 2) {
+      uint2 words;
+      read_words(kFacts.low_bytes + 8 * lane, words);
+      high[0] = words.x;
+      high[1] = words.y;
+    }
+#pragma unroll
+    for (int i = 0; i < kScaleWords / 2; ++i) {
+      uint2 words;
+      read_words(kFacts.low_bytes + kFacts.high_bytes + lane / 4 * (4 * kScaleWords) + 8 * i,
+                 words);
+      scales[2 * i] = words.x;
+      scales[2 * i + 1] = words.y;
+    }
+  }
+
   static __device__ __forceinline__ __half2 as_half2(std::uint32_t word) {
     return *reinterpret_cast<const __half2*>(&word);
   }
@@ -87,17 +116,38 @@ struct Unit {
   }
 
   __device__ __forceinline__ __half2 code_pair(int j, int p) const {
-    std::uint32_t biased;  // two binary16 numbers 1024 + code
+    constexpr float kOffset = kFacts.has_minimum ? 0 : 1 << (kFacts.bits - 1);
     if constexpr (kForm == Form::q8) {
-      biased = __byte_perm(low[2 * j + p / 2], 0x64646464u, p % 2 == 0 ? 0x4140 : 0x4342);
+      const std::uint32_t biased =
+          __byte_perm(low[2 * j + p / 2], 0x64646464u, p % 2 == 0 ? 0x4140 : 0x4342);
+      return __hsub2(as_half2(biased), __float2half2_rn(1024.0f + kOffset));
     } else {
-      biased = ((low[j] >> (4 * p)) & 0x000F000Fu) | 0x64006400u;
-      if constexpr (kFacts.bits == 5) biased |= ((high[0] >> (4 * j + p)) & 0x00010001u) << 4;
-      if constexpr (kFacts.bits == 6)
-        biased |= ((high[j / 2] >> (2 * (4 * (j % 2) + p))) & 0x00030003u) << 4;
+      // Odd pairs lie four bits higher: 1024 + 16 code, brought back by the multiplication.
+      std::uint32_t biased = p % 2 == 0 ? biased_bits<0x000F000Fu>(low[j] >> (8 * (p / 2)))
+                                        : biased_bits<0x00F000F0u>(low[j] >> (8 * (p / 2)));
+      const int above = p % 2 == 0 ? 4 : 8;
+      if constexpr (kFacts.bits == 5) {
+        const int at = 4 * j + p;
+        biased |= (above >= at ? high[0] << (above - at) : high[0] >> (at - above)) &
+                  (0x00010001u << above);
+      }
+      if constexpr (kFacts.bits == 6) {
+        const int at = 2 * (4 * (j % 2) + p);
+        biased |= (above >= at ? high[j / 2] << (above - at) : high[j / 2] >> (at - above)) &
+                  (0x00030003u << above);
+      }
+      if (p % 2 == 0) return __hsub2(as_half2(biased), __float2half2_rn(1024.0f + kOffset));
+      return __hfma2(as_half2(biased), __float2half2_rn(0.0625f),
+                     __float2half2_rn(-64.0f - kOffset));
     }
-    constexpr float kBase = 1024.0f + (kFacts.has_minimum ? 0 : 1 << (kFacts.bits - 1));
-    return __hsub2(as_half2(biased), __float2half2_rn(kBase));
+  }
+
+  // Two binary16 numbers 1024 + (word & mask), in one instruction.
+  template <std::uint32_t kMask>
+  static __device__ __forceinline__ std::uint32_t biased_bits(std::uint32_t word) {
+    std::uint32_t biased;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(biased) : "r"(word), "n"(kMask), "r"(0x64006400u));
+    return biased;
   }
 };
 

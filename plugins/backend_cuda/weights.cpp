@@ -20,11 +20,6 @@ std::uint32_t cols_of(const TensorInfo& tensor) {
   return static_cast<std::uint32_t>(tensor.shape[0]);
 }
 
-std::uint64_t units(std::uint32_t n_rows, std::uint32_t n_cols) {
-  return std::uint64_t{(n_rows + kUnitRows - 1) / kUnitRows} *
-         ((n_cols + kUnitCols - 1) / kUnitCols);
-}
-
 // Weights times this lie below 2^8: far from both ends of binary16.
 float range_factor(float largest) {
   if (!(largest > 0) || !std::isfinite(largest)) return 1;
@@ -35,27 +30,24 @@ float range_factor(float largest) {
 
 }  // namespace
 
-std::uint64_t packed_bytes(Form form, std::uint32_t n_rows, std::uint32_t n_cols) {
-  const FormFacts facts = form_facts(form);
-  return units(n_rows, n_cols) * (facts.low_bytes + facts.high_bytes + facts.scale_bytes);
+Packed packed_shape(const TensorInfo& tensor) {
+  Packed packed;
+  packed.form = *form_of(tensor.dtype);
+  packed.n_rows = rows_of(tensor);
+  packed.n_cols = cols_of(tensor);
+  return packed;
 }
 
 Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
                cudaStream_t stream)
     : Weight(tensor.name, tensor.dtype, rows_of(tensor), cols_of(tensor)) {
-  packed_.form = *form_of(tensor.dtype);
-  packed_.n_rows = n_rows();
-  packed_.n_cols = n_cols();
-  const FormFacts facts = form_facts(packed_.form);
-  const std::uint64_t n_units = units(n_rows(), n_cols());
-  memory_ = DeviceMemory(packed_bytes(packed_.form, n_rows(), n_cols()), "weight " + tensor.name);
-  packed_.low = memory_.as<std::uint8_t>();
-  packed_.high = packed_.low + n_units * facts.low_bytes;
-  packed_.scales = packed_.high + n_units * facts.high_bytes;
+  packed_ = packed_shape(tensor);
+  memory_ = DeviceMemory(packed_.bytes(), "weight " + tensor.name);
+  packed_.units = memory_.as<std::uint8_t>();
 
   const std::uint64_t stride = dllm::row_bytes(tensor.dtype, n_cols());
   const auto piece_rows = static_cast<std::uint32_t>(
-      std::max<std::uint64_t>(kPieceBytes / (stride * kUnitRows), 1) * kUnitRows);
+      std::max<std::uint64_t>(kPieceBytes / (stride * kBlockRows), 1) * kBlockRows);
   const std::uint64_t piece_bytes = std::min<std::uint64_t>(piece_rows, n_rows()) * stride;
   if (staging.raw.bytes() < piece_bytes) {
     staging.raw = DeviceMemory();

@@ -53,8 +53,8 @@ class Table final : public Weight {
   std::uint64_t row_bytes_;
 };
 
-/// Bytes of a packed matrix.
-std::uint64_t packed_bytes(Form form, std::uint32_t n_rows, std::uint32_t n_cols);
+/// The packed form of a matrix whose type has one, before it has memory.
+Packed packed_shape(const TensorInfo& tensor);
 
 // Kernels (pack.cu).
 
@@ -62,7 +62,7 @@ std::uint64_t packed_bytes(Form form, std::uint32_t n_rows, std::uint32_t n_cols
 void launch_largest(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
                     std::uint32_t n_rows, std::uint32_t n_cols, float* largest,
                     cudaStream_t stream);
-/// Packs raw rows [first_row, first_row + n_rows) (first_row a multiple of 16) into `to`, whose
+/// Packs raw rows [first_row, first_row + n_rows) (first_row a multiple of 64) into `to`, whose
 /// pointers are written through. `factor` multiplies scales (or weights).
 void launch_pack(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
                  std::uint32_t first_row, std::uint32_t n_rows, float factor, const Packed& to,

@@ -1,0 +1,160 @@
+// The product kernel: mma.sync m16n8k16, for compute capability 8.0 and newer.
+//
+// A block of eight warps takes 128 weight rows (16 a warp) and up to 160 input rows, and walks the
+// inputs 64 at a time. Weights go from memory to registers and are unpacked there, once; inputs go
+// through shared memory in a ring of stages and are read by all warps.
+#include <algorithm>
+
+#include "cuda_check.hpp"
+#include "gemm_common.cuh"
+
+namespace dllm::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = 32 * kWarps;
+static_assert(kWarps * kUnitRows == kGemmRowsSm80);
+constexpr int kStages = 3;
+
+__device__ __forceinline__ void copy_async(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(from));
+}
+__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;\n"); }
+template <int kPending>
+__device__ __forceinline__ void copy_wait() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending));
+}
+
+// A stage: kTokens rows of 128 bytes of one block of the panel, as they lie there.
+template <int kTokens>
+__device__ __forceinline__ void load_stage(const Panel& panel, std::uint32_t tile_row,
+                                           std::uint32_t unit, std::uint32_t stage) {
+  const __half* from =
+      panel.values + (static_cast<std::uint64_t>(unit) * panel.padded_rows + tile_row) * kUnitCols;
+#pragma unroll
+  for (int i = static_cast<int>(threadIdx.x); i < kTokens * 8; i += kThreads)
+    copy_async(stage + 16 * i, from + 8 * i);
+}
+
+__device__ __forceinline__ void load_matrices(std::uint32_t address, std::uint32_t b[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+               : "r"(address));
+}
+
+__device__ __forceinline__ void multiply(float* c, const std::uint32_t a[4], std::uint32_t b0,
+                                         std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <Form kForm, int kTokens>
+__global__ void __launch_bounds__(kThreads) gemm(GemmArgs a) {
+#if !defined(DLLM_WARPGROUPS)
+  extern __shared__ __align__(128) std::uint8_t stages[];
+  constexpr std::uint32_t kStageBytes = kTokens * 128;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const Packed& weight = a.parts[0].weight;
+  const std::uint32_t tile = blockIdx.y * kWarps + warp;
+  const bool has_rows = tile < weight.n_blocks() * kBlockUnits;
+  const std::uint32_t tile_row = first_tile_row<kTokens>(a.panel, blockIdx.x);
+  const std::uint32_t n_units = weight.n_units();
+  const std::uint32_t begin = blockIdx.z * a.units_per_split;
+  const std::uint32_t end = min(begin + a.units_per_split, n_units);
+  constexpr std::uint32_t kUnitStep = kBlockUnits * form_facts(kForm).unit_bytes();
+  const std::uint8_t* unit_at = weight.units + weight.unit_offset(has_rows ? tile : 0, begin);
+  const std::uint32_t base = shared_address(stages);
+
+  float acc[kTokens / 2] = {};
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (begin + s < end) load_stage<kTokens>(a.panel, tile_row, begin + s, base + s * kStageBytes);
+    copy_commit();
+  }
+  Unit<kForm> next;
+  if (begin < end) next.load(unit_at, lane);
+  for (std::uint32_t unit = begin; unit < end; ++unit) {
+    copy_wait<kStages - 2>();
+    __syncthreads();
+    const std::uint32_t coming = unit + kStages - 1;
+    if (coming < end)
+      load_stage<kTokens>(a.panel, tile_row, coming,
+                          base + (coming - begin) % kStages * kStageBytes);
+    copy_commit();
+    const Unit<kForm> now = next;
+    if (unit + 1 < end) next.load(unit_at += kUnitStep, lane);
+    const std::uint32_t stage = base + (unit - begin) % kStages * kStageBytes;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      std::uint32_t operand[4];
+      now.operand(j, operand);
+#pragma unroll
+      for (int n = 0; n < kTokens / 16; ++n) {
+        // Lanes 0-7 address rows 0-7 of the first 8 inputs, 8-15 of the next 8, then rows 8-15.
+        const std::uint32_t row = 16 * n + lane % 8 + 8 * (lane / 16);
+        const std::uint32_t chunk = (2 * j + lane / 8 % 2) ^ (row % 8);
+        std::uint32_t b[4];
+        load_matrices(stage + row * 128 + chunk * 16, b);
+        multiply(acc + 8 * n, operand, b[0], b[1]);
+        multiply(acc + 8 * n + 4, operand, b[2], b[3]);
+      }
+    }
+  }
+  copy_wait<0>();
+  if (has_rows)
+    store_results<kTokens>(a, acc, tile / kBlockUnits, tile % kBlockUnits * kUnitRows, blockIdx.z,
+                           tile_row, lane);
+#endif
+}
+
+template <Form kForm, int kTokens>
+void launch(const GemmArgs& args, cudaStream_t stream) {
+  constexpr int kBytes = kStages * kTokens * 128;
+  cuda_check(cudaFuncSetAttribute(gemm<kForm, kTokens>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  kBytes),
+             "asking for shared memory");
+  // Blocks that share weights are neighbours: the second finds them in the cache.
+  const dim3 grid(token_tiles<kTokens>(args.panel),
+                  (args.n_blocks * kBlockRows + kGemmRowsSm80 - 1) / kGemmRowsSm80, args.n_splits);
+  gemm<kForm, kTokens><<<grid, kThreads, kBytes, stream>>>(args);
+  launch_check("launching a product");
+}
+
+// The tile of input rows that leaves the fewest places empty.
+template <Form kForm>
+void launch_form(const GemmArgs& args, cudaStream_t stream) {
+  if (token_tiles<32>(args.panel) == 1) return launch<kForm, 32>(args, stream);
+  if (96 * token_tiles<96>(args.panel) < 160 * token_tiles<160>(args.panel))
+    return launch<kForm, 96>(args, stream);
+  launch<kForm, 160>(args, stream);
+}
+
+}  // namespace
+
+void launch_gemm_sm80(const GemmArgs& args, cudaStream_t stream) {
+  switch (args.parts[0].weight.form) {
+    case Form::q4:
+      return launch_form<Form::q4>(args, stream);
+    case Form::q4_min:
+      return launch_form<Form::q4_min>(args, stream);
+    case Form::q4_half:
+      return launch_form<Form::q4_half>(args, stream);
+    case Form::q4_half_min:
+      return launch_form<Form::q4_half_min>(args, stream);
+    case Form::q5:
+      return launch_form<Form::q5>(args, stream);
+    case Form::q5_min:
+      return launch_form<Form::q5_min>(args, stream);
+    case Form::q6_half:
+      return launch_form<Form::q6_half>(args, stream);
+    case Form::q8:
+      return launch_form<Form::q8>(args, stream);
+    case Form::f16:
+      return launch_form<Form::f16>(args, stream);
+  }
+}
+
+}  // namespace dllm::cuda
