@@ -16,6 +16,8 @@ constexpr int kThreads = 32 * kWarps;
 static_assert(kWarps * kUnitRows == kGemmRowsSm80);
 constexpr int kStages = 3;
 
+#if !defined(DLLM_WARPGROUPS)
+
 __device__ __forceinline__ void copy_async(std::uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(from));
 }
@@ -50,6 +52,8 @@ __device__ __forceinline__ void multiply(float* c, const std::uint32_t a[4], std
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+#endif
 
 template <Form kForm, int kTokens>
 __global__ void __launch_bounds__(kThreads) gemm(GemmArgs a) {

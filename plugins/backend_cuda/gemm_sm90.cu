@@ -39,6 +39,8 @@ struct Tile {
   std::uint32_t first_block;
 };
 
+#if defined(DLLM_WARPGROUPS)
+
 // Token tiles of the same weights are neighbours: the second finds them in the cache.
 __device__ __forceinline__ Tile tile_of(const GemmArgs& a, const Plan& plan, std::uint32_t number) {
   const std::uint32_t rest = number / plan.n_token_tiles;
@@ -72,8 +74,6 @@ struct Ring {
     }
   }
 };
-
-#if defined(DLLM_WARPGROUPS)
 
 // Products of units [0, n) that come through the ring: acc = their sum.
 template <Form kForm, int kTokens>
