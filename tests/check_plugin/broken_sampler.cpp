@@ -1,14 +1,22 @@
 // A sampler that breaks one rule of the boundary: the one DLLM_TEST_FAULT names when it is loaded.
 // Whole, it commits `per_step` positions a round, from the left; it wants the two likeliest tokens
 // and commits the first. Over the C table, as the wrapper of the SDK would catch some of it.
+#include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cfenv>
+#include <chrono>
+#include <clocale>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "dllm_sdk/sampler_abi.h"
@@ -24,10 +32,26 @@ dllm_status fail(dllm_error* error, const char* message) {
   return DLLM_ERROR;
 }
 
-std::uint32_t global_per_step = 1;        // fault no_globals
-std::atomic<int> samplers_made{0};        // fault repeatable
-std::atomic<bool> somebody_plans{false};  // fault threads
-std::uint32_t static_positions[4096];     // fault own_buffers
+std::uint32_t global_per_step = 1;     // fault no_globals
+std::atomic<int> samplers_made{0};     // fault repeatable
+std::uint32_t static_positions[4096];  // fault own_buffers
+
+// Fault threads: waits until a second thread is in here too; false where none comes.
+bool meets_another() {
+  static std::mutex door;
+  static std::condition_variable came;
+  static int inside = 0;
+  std::unique_lock lock(door);
+  ++inside;
+  came.notify_all();
+  return came.wait_for(lock, std::chrono::seconds(10), [] { return inside >= 2; });
+}
+
+// Writes where only reading is allowed.
+template <typename T>
+void overwrite(const T* where, T value) {
+  const_cast<T*>(where)[0] = value;
+}
 
 }  // namespace
 
@@ -35,6 +59,7 @@ struct dllm_sampler {
   std::uint32_t per_step;
   int number;
   std::int32_t mask_id;
+  std::thread::id maker;
   std::atomic<int> rounds;
 };
 
@@ -65,7 +90,8 @@ dllm_status create(const dllm_option_value* values, std::uint32_t, const dllm_mo
     std::free(weights);
   }
   global_per_step = per_step;
-  *out = new dllm_sampler{per_step, samplers_made++, facts->mask_id, {}};
+  *out =
+      new dllm_sampler{per_step, samplers_made++, facts->mask_id, std::this_thread::get_id(), {}};
   return DLLM_OK;
 }
 
@@ -113,22 +139,47 @@ dllm_status plan_faults(const dllm_canvas& canvas, dllm_sampler_run& run, dllm_e
   if (fault("calls_throws")) throw std::runtime_error("over the wall");
   if (fault("calls_crashes")) std::abort();
   if (fault("calls_hangs")) ::sleep(1000);
-  if (fault("calls_exits")) std::_Exit(0);
+  if (fault("calls_exits")) std::exit(0);
   if (fault("filled_by_others") && open < run.expected_open) return fail(error, "who filled it?");
   if (fault("remasked_by_others") && open > run.expected_open) return fail(error, "who masked it?");
-  if (fault("reads_only")) const_cast<std::int32_t*>(canvas.ids)[0] = 5;
+  if (fault("reads_only_ids")) overwrite(canvas.ids, 5);
+  if (fault("reads_only_state")) overwrite<std::uint8_t>(canvas.state, DLLM_POSITION_COMMITTED);
+  if (fault("reads_only_editable")) overwrite<std::uint8_t>(canvas.editable, 1);
+  if (fault("reads_only_blocks") && canvas.n_block_starts > 0) overwrite(canvas.block_starts, 3u);
   return DLLM_OK;
+}
+
+// What the whole process shares.
+void change_the_process() {
+  if (fault("shared_process_locale")) std::setlocale(LC_ALL, "C.UTF-8");
+  if (fault("shared_process_folder") && ::chdir("/") != 0) std::abort();
+  if (fault("shared_process_handler")) ::signal(SIGINT, SIG_IGN);
+  if (fault("shared_process_signals")) {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  }
+  if (static bool left = false; fault("shared_process_thread") && !left) {
+    left = true;
+    std::thread([] { ::sleep(1000); }).detach();
+  }
+  if (fault("shared_process_prints")) std::puts("I was here");
+  if (fault("floating_point")) std::fesetround(FE_TOWARDZERO);
+}
+
+void write_into_statistics(const dllm_stats& stats) {
+  if (stats.n_rows == 0) return;
+  if (fault("reads_only_number")) overwrite(stats.entropy, 0.25f);
+  if (fault("reads_only_list")) overwrite(stats.top_probs, 0.25f);
+  if (fault("reads_only_tokens")) overwrite(stats.top_ids, 5);
 }
 
 dllm_status make_plan(dllm_sampler_run* run, const dllm_canvas* canvas, dllm_plan* out,
                       dllm_error* error) {
   if (const dllm_status status = plan_faults(*canvas, *run, error); status != DLLM_OK)
     return status;
-  if (fault("threads")) {
-    if (somebody_plans.exchange(true)) return fail(error, "one at a time");
-    ::usleep(100);
-    somebody_plans = false;
-  }
+  const bool elsewhere = run->sampler->maker != std::this_thread::get_id();
+  if (fault("threads") && elsewhere && meets_another()) return fail(error, "one at a time");
   run->positions.clear();
   for (std::uint32_t i = 0; i < canvas->n_positions; ++i) {
     if (is_open(*canvas, i, *run->sampler)) run->positions.push_back(i);
@@ -153,6 +204,8 @@ dllm_status make_plan(dllm_sampler_run* run, const dllm_canvas* canvas, dllm_pla
 
 dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const dllm_stats* stats,
                   dllm_edits* out, dllm_error* error) {
+  write_into_statistics(*stats);
+  change_the_process();
   run->edits.clear();
   run->plans = 0;
   const std::uint32_t stride = fault("wide_answers") ? 2 : stats->n_top_list;
@@ -181,6 +234,7 @@ dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const dllm_s
   out->status = (filled && !fault("progress")) || early ? DLLM_RUN_FINISHED : DLLM_RUN_RUNNING;
   if (fault("unknown_run_status")) out->status = 9;
   if (fault("null_edits")) out->edits = nullptr;
+  if (fault("many_edits")) out->n_edits = 0xFFFFFFFF;
   if (fault("nothing_to_do") && stats->n_rows == 0) out->status = DLLM_RUN_RUNNING;
   run->expected_open = stats->n_rows - out->n_edits;
   ++const_cast<dllm_sampler*>(run->sampler)->rounds;
@@ -206,6 +260,7 @@ extern "C" DLLM_PLUGIN_EXPORT const void* dllm_plugin_entry(const dllm_host_v1*,
     return nullptr;
   }
   if (fault("loads_crashes")) std::abort();
+  if (fault("shared_process_loading")) ::umask(0777);
   // Only one of its faults needs an option steps, which it ignores.
   static const dllm_sampler_v1 table = {sizeof(dllm_sampler_v1),
                                         fault("step_budget") ? 2u : 1u,

@@ -27,6 +27,8 @@ FAULTS = {
     "bad_status": "status 7",
     "unknown_run_status": "run status 9",
     "null_edits": "and gave no list (sampler broken)",
+    "many_edits": "apply() named 4294967295 edits, the canvas has ",
+    "calls_exits": "a plugin ended the process in the middle of its work (exit)",
 }
 
 
@@ -62,6 +64,22 @@ class FaultyRun(unittest.TestCase):
                 self.assertEqual(len(errors), 1, result.stderr)
                 self.assertIn(says, errors[0])
                 self.assertNotIn("Sanitizer", result.stderr)
+
+    def test_what_it_prints_does_not_mix_with_the_answer(self):
+        result = self.run_with("shared_process_prints", "--json")
+        self.assertEqual((result.returncode, len(json.loads(result.stdout)["tokens"])), (0, 3), result.stderr)
+        self.assertEqual(result.stderr.count("I was here"), 3)
+
+    def test_its_floating_point_mode_changes_no_number_of_the_model(self):
+        traces = []
+        with tempfile.TemporaryDirectory() as folder:
+            for fault in ("", "floating_point"):
+                trace = os.path.join(folder, "trace.jsonl")
+                result = self.run_with(fault, "--record", trace, "-t", "1", "--seed", "1")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                with open(trace, encoding="utf-8") as file:
+                    traces.append(file.read())
+        self.assertEqual(traces[0], traces[1])
 
     def test_a_refused_option_is_bad_usage(self):
         result = self.run_with("options_says_why", "--set", "per_step=50")

@@ -3,6 +3,7 @@
 
 import json
 import os
+import resource
 
 from cli_case import FAILURE, USAGE, CliCase, main, model, parse_one_json, path, write
 
@@ -84,26 +85,91 @@ class Replay(CliCase):
             lines = file.readlines()
         spoilt = json.loads(lines[2])
         spoilt["rows"][0]["position"] = 4000
-        header = json.loads(lines[0])
-        outside = json.loads(lines[1])
-        outside["rows"][0]["sampled"] = 320
         for name, text, parts in [
-                ("fraction", json.dumps({**header, "seed": 1.5}), ["line 1", "1.5 is no integer"]),
-                ("huge", json.dumps({**header, "seed": 1e300}), ["line 1", "1e+300 is no integer"]),
-                ("negative", json.dumps({**header, "ids": [-1], "editable": [1]}), ["line 1", "vocabulary of 320"]),
-                ("wide", json.dumps({**header, "editable": [256]}), ["line 1", "256 is no integer from 0 to 255"]),
-                ("no list", json.dumps({**header, "ids": 7}), ["line 1", "7 is no list"]),
-                ("token", lines[0] + json.dumps(outside), ["line 2", "token 320"]),
                 ("empty", "", ["no forward"]),
                 ("text", "hello\n", ["line 1"]),
                 ("other", '{"step": 1}\n', ["line 1", "no key 'trace'"]),
                 ("newer", lines[0].replace('"trace":1', '"trace":9'), ["version 9", "reads 1"]),
-                ("short", lines[0] + lines[1][:200] + "\n", ["line 2"]),
-                ("lying", "".join(lines[:2]) + json.dumps(spoilt) + "\n", ["line 3", "position 4000"]),
-                ("ids", lines[0].replace('"n_vocab":320', '"n_vocab":10'), ["line 1", "vocabulary of 10"])]:
+                ("short", lines[0] + lines[1][:200] + "\n", ["line 2", "it is no JSON from byte 201 of 200 on"]),
+                ("lying", "".join(lines[:2]) + json.dumps(spoilt) + "\n", ["line 3", "'position' of a row is 4000"]),
+                ("ids", lines[0].replace('"n_vocab":320', '"n_vocab":10'),
+                 ["line 1", "'n_tokens' of the facts is 320, allowed are 1 to 10"])]:
             with self.subTest(name=name):
                 result = self.dllm("replay", write(name + ".jsonl", text))
                 self.assert_fails(result, FAILURE, *parts)
+
+    def test_every_value_of_a_trace_is_checked_before_it_is_used(self):
+        """One value at a time is replaced; each is refused with its line, in dllm's own words."""
+        trace, _ = self.record("checked.jsonl", "--steps", 3)
+        with open(trace, encoding="utf-8") as file:
+            good = [json.loads(line) for line in file]
+        for line, keys, value, says in [
+                (0, ["facts", "n_vocab"], -1, "'n_vocab' of the facts is -1, allowed are 1 to 2147483647"),
+                (0, ["facts", "n_vocab"], 2 ** 64, "'n_vocab' of the facts is 1.8446744073709552e+19"),
+                (0, ["facts", "n_tokens"], 4000, "'n_tokens' of the facts is 4000, allowed are 1 to 320"),
+                (0, ["facts", "eos_id"], 320, "'eos_id' of the facts is 320, allowed are -1 to 319"),
+                (0, ["facts", "stop_ids"], [1] * 1001, "'stop_ids' of the facts has 1001 entries, at most 1000"),
+                (0, ["facts"], 3, "the facts is 3, not an object"),
+                (0, ["ids", 0], 4294967296, "'ids' of the header is 4294967296"),
+                (0, ["ids"], "abc", "'ids' of the header is \"abc\", not a list"),
+                (0, ["editable", 0], 7, "'editable' of the header is 7, allowed are 0 to 1"),
+                (0, ["seed"], -1, "'seed' of the header is -1, allowed are 0 to 18446744073709551615"),
+                (0, ["seed"], 1.5, "'seed' of the header is 1.5"),
+                (0, ["seed"], 1e300, "'seed' of the header is 1e+300"),
+                (0, ["editable", 0], 256, "'editable' of the header is 256"),
+                (0, ["sampler"], 5, "'sampler' of the header is 5, not a text"),
+                (0, ["options", "steps"], [], "'options' of the header holds a list, not texts alone"),
+                (1, ["plan", "domain"], "cooked", "'domain' of the plan is neither raw nor filtered"),
+                (1, ["plan", "temperature"], None, "'temperature' of the plan is null, allowed are 0 to"),
+                (1, ["plan", "positions"], [1, 1], "'positions' of the plan do not ascend"),
+                (1, ["plan", "suppress_both"], [1] * 321, "'suppress_both' of the plan has 321 entries, at most 320"),
+                (1, ["rows"], [{}] * 600, "'rows' of the round has 600 entries, at most "),
+                (1, ["rows", 0], {}, "a row has no key 'position'"),
+                (1, ["rows", 0, "position"], 0, "a row of position 0, which is not editable"),
+                (1, ["rows", 0, "sampled"], 320, "'sampled' of a row is 320, allowed are -1 to 319"),
+                (1, ["rows", 0, "top_ids"], [1] * 65, "'top_ids' of a row has 65 entries, at most 64"),
+                (1, ["rows", 0, "top_ids", 1], good[1]["rows"][0]["top_ids"][0], "twice or out of place"),
+                (1, ["rows", 0, "top_probs", 0], 2, "'top_probs' of a row is 2, allowed are 0 to 1.001"),
+                (1, ["rows", 0, "log_sum_exp"], None, "twice or out of place"),
+                (1, ["rows", 0, "entropy"], 1e300, "'entropy' of a row is 1e+300, allowed are"),
+                (1, ["edits", 0, "token"], 5000, "'token' of an edit is 5000, allowed are 0 to 319"),
+                (1, ["edits", 0, "position"], 0, "an edit of position 0, which is not editable"),
+                (1, ["edits", 0, "kind"], "steal", "'kind' of an edit is none of commit, replace, remask"),
+                (1, ["edits"], [{}] * 600, "'edits' of the round has 600 entries"),
+                (1, ["round"], 1.5, "'round' of the round is 1.5, allowed are 0 to"),
+                (1, ["forward"], "yes", "'forward' of the round is \"yes\", not true or false"),
+                (-1, ["ids"], [1], "1 ids at the end, "),
+                (-1, ["pieces", "-5"], "x", "a piece of what is no token (0 to 319)"),
+                (-1, ["pieces", "5"], "\u0100", "a piece holds a character above U+00FF")]:
+            lines = json.loads(json.dumps(good))
+            at = lines[line]
+            for key in keys[:-1]:
+                at = at[key]
+            at[keys[-1]] = value
+            with self.subTest(keys=keys, value=str(value)[:30]):
+                text = "".join(json.dumps(each) + "\n" for each in lines)
+                result = self.dllm("replay", write("hostile.jsonl", text))
+                self.assert_fails(result, FAILURE, f"line {line % len(good) + 1}", says, "record it again")
+                self.assertNotIn(b"json.exception", result.stderr)
+
+    def test_a_trace_of_any_size_and_depth_is_refused_without_taking_the_memory(self):
+        trace, _ = self.record("sized.jsonl", "--steps", 3)
+        with open(trace, encoding="utf-8") as file:
+            header = json.loads(file.readline())
+        wide = {**header, "ids": [0] * (1 << 18), "editable": [1] * (1 << 18)}
+        a_round = {"round": 0, "forward": True, "rows": [], "edits": [], "finished": False, "plan": {
+            "positions": [], "want": 0, "domain": "raw", "allow_all": False, "temperature": 0, "top_p": 1, "top_k": 0,
+            "guidance_scale": 0, "suppress_both": [], "suppress_confidence": []}}
+        for name, text, says in [
+                ("long", "[" + "0," * (9 << 20), "line 1"), ("deep", "[" * (1 << 20), "nested over 6 deep"),
+                ("endless", "/dev/zero", "longer than 16 MiB"),
+                ("many", json.dumps(wide) + "\n" + (json.dumps(a_round) + "\n") * 600, "513 forwards of a canvas of"),
+                ("keys", '{"trace":1,"model":{' + ",".join(f'"{i}":0' for i in range(1 << 18)) + "}}", "not a text")]:
+            with self.subTest(name=name):
+                file = text if text.startswith("/dev") else write(name + ".jsonl", text)
+                result = self.dllm("replay", file, preexec_fn=lambda: resource.setrlimit(
+                    resource.RLIMIT_DATA, (1 << 30, 1 << 30)))
+                self.assert_fails(result, FAILURE, says)
 
     def test_bad_usage_is_named(self):
         self.assert_fails(self.dllm("replay"), USAGE, "dllm run --record")

@@ -40,7 +40,7 @@ inline LinkedSampler linked(std::string id, dllm_plugin_entry_fn entry) {
                                       nullptr,
                                       [](void*, std::int32_t, const char*, const char*) {},
                                       [](void*, const char*) -> const void* { return nullptr; }};
-  dllm_error error = empty_error();
+  dllm_error error = no_error();
   LinkedSampler out{std::move(id), static_cast<const dllm_sampler_v1*>(entry(&kHost, &error)), {}};
   if (out.table == nullptr) throw std::runtime_error(error.message);
   out.infos = option_infos(*out.table);

@@ -59,7 +59,7 @@ inline bool play_round(HostRun& run, HostCanvas& canvas, const dllm_model_facts&
   for (std::uint32_t i = 0; i < edits.n_edits; ++i) {
     round.committed.push_back(edits.edits[i].position);
   }
-  write_edits(canvas, edits, facts.n_tokens, facts.mask_id);
+  write_edits(canvas, edits, facts.n_tokens);
   return edits.status == DLLM_RUN_FINISHED;
 }
 

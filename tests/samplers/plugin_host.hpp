@@ -15,29 +15,17 @@
 #include "dllm/head_stats.hpp"
 #include "dllm/options.hpp"
 #include "dllm_sdk/sampler_abi.h"
+#include "dllm_sdk/testing.hpp"
 #include "head_stats_oracle.hpp"
 
 namespace dllm::test {
 
 using Texts = std::map<std::string, std::string, std::less<>>;
 
-/// A status other than DLLM_OK, with the plugin's message.
-class PluginFailure : public std::runtime_error {
- public:
-  PluginFailure(dllm_status plugin_status, const std::string& message)
-      : std::runtime_error(message), status(plugin_status) {}
-  dllm_status status;
-};
-
-inline void check(dllm_status status, const dllm_error& error) {
-  if (status != DLLM_OK) throw PluginFailure(status, error.message);
-}
-
-inline dllm_error empty_error() {
-  dllm_error error{};
-  error.struct_size = sizeof error;
-  return error;
-}
+using sdk::testing::check;
+using sdk::testing::no_error;
+using PluginFailure = sdk::testing::Refused;
+using HostCanvas = sdk::testing::Board;
 
 inline const dllm_sampler_v1* load_sampler(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays loaded
@@ -48,7 +36,7 @@ inline const dllm_sampler_v1* load_sampler(const std::string& path) {
   host.struct_size = sizeof host;
   host.abi_major = DLLM_PLUGIN_ABI_MAJOR;
   host.abi_minor = DLLM_PLUGIN_ABI_MINOR;
-  dllm_error error = empty_error();
+  dllm_error error = no_error();
   const auto* table = static_cast<const dllm_sampler_v1*>(entry(&host, &error));
   if (table == nullptr) throw std::runtime_error(error.message);
   return table;
@@ -95,7 +83,7 @@ class HostSampler {
       const OptionValue& value = checked.at(table.options[i].name);
       values.push_back({table.options[i].name, value.text.c_str(), value.integer, value.number});
     }
-    dllm_error error = empty_error();
+    dllm_error error = no_error();
     check(table.create(values.data(), table.n_options, &facts, &sampler_, &error), error);
   }
   HostSampler(const HostSampler&) = delete;
@@ -112,45 +100,11 @@ class HostSampler {
   dllm_sampler* sampler_ = nullptr;
 };
 
-/// A canvas that owns its arrays. Editable mask ids are masked, other editable ids committed.
-struct HostCanvas {
-  HostCanvas(std::vector<std::int32_t> canvas_ids, std::vector<std::uint8_t> may_edit,
-             std::int32_t mask_id)
-      : ids(std::move(canvas_ids)), editable(std::move(may_edit)), state(ids.size()) {
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const bool masked = ids[i] == mask_id;
-      state[i] = editable[i] == 0 ? DLLM_POSITION_FIXED
-                 : masked         ? DLLM_POSITION_MASKED
-                                  : DLLM_POSITION_COMMITTED;
-    }
-  }
-  dllm_canvas view() const {
-    dllm_canvas canvas{};
-    canvas.struct_size = sizeof canvas;
-    canvas.n_positions = static_cast<std::uint32_t>(ids.size());
-    canvas.ids = ids.data();
-    canvas.state = state.data();
-    canvas.editable = editable.data();
-    canvas.step = step;
-    return canvas;
-  }
-  std::size_t n_open() const {
-    std::size_t n = 0;
-    for (const std::uint8_t s : state) n += s == DLLM_POSITION_MASKED ? 1 : 0;
-    return n;
-  }
-
-  std::vector<std::int32_t> ids;
-  std::vector<std::uint8_t> editable;
-  std::vector<std::uint8_t> state;
-  std::uint32_t step = 0;
-};
-
 class HostRun {
  public:
   HostRun(const HostSampler& sampler, const HostCanvas& canvas, std::uint64_t seed)
       : table_(sampler.table()) {
-    dllm_error error = empty_error();
+    dllm_error error = no_error();
     const dllm_canvas view = canvas.view();
     check(table_.start(sampler.handle(), &view, seed, &run_, &error), error);
   }
@@ -165,7 +119,7 @@ class HostRun {
     out.struct_size = sizeof out;
     out.top_p = 1;
     out.window_end = static_cast<std::uint32_t>(canvas.ids.size());
-    dllm_error error = empty_error();
+    dllm_error error = no_error();
     const dllm_canvas view = canvas.view();
     check(table_.plan(run_, &view, &out, &error), error);
     return out;
@@ -173,7 +127,7 @@ class HostRun {
   dllm_edits apply(const HostCanvas& canvas, const dllm_stats& stats) {
     dllm_edits out{};
     out.struct_size = sizeof out;
-    dllm_error error = empty_error();
+    dllm_error error = no_error();
     const dllm_canvas view = canvas.view();
     check(table_.apply(run_, &view, &stats, &out, &error), error);
     return out;
@@ -243,20 +197,12 @@ HostStats answer(const dllm_plan& plan, const dllm_model_facts& facts, std::uint
   return stats;
 }
 
-/// As the engine checks and writes edits. Throws std::runtime_error for one that is not allowed.
-inline void write_edits(HostCanvas& canvas, const dllm_edits& edits, std::uint32_t token_limit,
-                        std::int32_t mask_id) {
+/// As the engine checks and writes edits, of a sampler that only commits. Throws std::runtime_error
+/// for one that is not allowed.
+inline void write_edits(HostCanvas& canvas, const dllm_edits& edits, std::uint32_t token_limit) {
   for (const dllm_edit& edit : std::span(edits.edits, edits.n_edits)) {
     if (edit.kind != DLLM_EDIT_COMMIT) throw std::runtime_error("an edit that is no commit");
-    if (edit.position >= canvas.ids.size() || canvas.state[edit.position] != DLLM_POSITION_MASKED) {
-      throw std::runtime_error("commit where nothing is masked");
-    }
-    if (edit.token < 0 || static_cast<std::uint32_t>(edit.token) >= token_limit ||
-        edit.token == mask_id) {
-      throw std::runtime_error("commit of a token that is not allowed");
-    }
-    canvas.ids[edit.position] = edit.token;
-    canvas.state[edit.position] = DLLM_POSITION_COMMITTED;
+    canvas.write(edit, token_limit);
   }
   ++canvas.step;
 }

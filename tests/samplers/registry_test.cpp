@@ -43,7 +43,7 @@ TEST_P(ShippedSamplers, AreAcceptedDescribeThemselvesAndFillACanvas) {
     const auto stats = dllm::test::answer(plan, facts, 7, canvas.step, dllm::test::rising_logits);
     const dllm_edits edits = run.apply(canvas.view(), stats.view());
     finished = edits.status == DLLM_RUN_FINISHED;
-    dllm::test::write_edits(canvas, edits, kVocab, kMaskId);
+    dllm::test::write_edits(canvas, edits, kVocab);
   }
   EXPECT_EQ(canvas.n_open(), 0u);
 }

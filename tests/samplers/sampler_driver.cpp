@@ -120,7 +120,7 @@ json run_case(const json& from, const std::string& folder) {
     }
     rounds.push_back(commits);
     finished = edits.status == DLLM_RUN_FINISHED;
-    dllm::test::write_edits(canvas, edits, allow_all ? n_vocab : facts.n_tokens, facts.mask_id);
+    dllm::test::write_edits(canvas, edits, allow_all ? n_vocab : facts.n_tokens);
   }
   return {{"rounds", rounds}, {"forwards", forwards}, {"ids", canvas.ids}};
 }

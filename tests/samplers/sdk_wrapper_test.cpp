@@ -99,7 +99,7 @@ TEST(SdkBoundary, ExceptionsBecomeStatusAndMessage) {
 }
 
 TEST(SdkBoundary, CutsLongMessagesBetweenCharacters) {
-  dllm_error error = dllm::test::empty_error();
+  dllm_error error = dllm::test::no_error();
   std::string text = "x";
   for (int i = 0; i < 600; ++i) text += "\xC3\xA9";
   dllm::sdk::detail::write_message(&error, text.c_str());

@@ -13,10 +13,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr std::string_view kPlace = "command line";
-
 [[noreturn]] void refuse(std::string fact, std::string fix) {
-  throw Error(ErrorCode::bad_usage, std::move(fact), std::string(kPlace), std::move(fix));
+  throw Error(ErrorCode::bad_usage, std::move(fact), std::string(kCommandLine), std::move(fix));
 }
 
 std::string help_hint(Command command) {
@@ -88,7 +86,8 @@ class Rewriter {
     if (equals == std::string::npos) return found.negated ? "false" : "true";
     const std::string typed = argument.substr(0, equals);
     const bool on =
-        parse_option(found.spec->info(typed), argument.substr(equals + 1), kPlace).integer != 0;
+        parse_option(found.spec->info(typed), argument.substr(equals + 1), kCommandLine).integer !=
+        0;
     return on != found.negated ? "true" : "false";
   }
 
@@ -167,12 +166,12 @@ Assignment parse_pair(const RewrittenOption& option) {
   const std::string name = option.value.substr(0, equals);
   return make_plugin_assignment(option.name == "set" ? Owner::sampler : Owner::backend, name,
                                 option.value.substr(equals + 1),
-                                fmt::format("{} {}", option.spelled, name), kPlace);
+                                fmt::format("{} {}", option.spelled, name), kCommandLine);
 }
 
 // Temperature here always draws with Gumbel noise (docs/cli.md), so only "off" cannot be had.
 void check_gumbel(const OptionSpec& spec, const RewrittenOption& option) {
-  const OptionValue value = parse_option(spec.info(option.spelled), option.value, kPlace);
+  const OptionValue value = parse_option(spec.info(option.spelled), option.value, kCommandLine);
   if (value.number != 0) return;
   refuse(fmt::format("option {}: '{}' cannot be had, temperature always draws with Gumbel noise",
                      option.spelled, option.value),
@@ -201,7 +200,7 @@ std::vector<Assignment> parse_command_line(Command command,
       check_gumbel(*spec, rewritten[i]);
     } else {
       assignments.push_back(
-          make_assignment(*spec, parsed[i].value.front(), rewritten[i].spelled, kPlace));
+          make_assignment(*spec, parsed[i].value.front(), rewritten[i].spelled, kCommandLine));
     }
   }
   return assignments;

@@ -20,6 +20,9 @@
 
 namespace dllm::cli {
 
+/// Assignment::place of what was typed.
+inline constexpr std::string_view kCommandLine = "command line";
+
 /// One value as a source gave it, checked against the option table.
 struct Assignment {
   std::string key;      ///< OptionSpec::key(), or "sampler.NAME", "backend.NAME"

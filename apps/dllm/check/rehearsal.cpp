@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "dllm/error.hpp"
 #include "dllm/plan_check.hpp"
@@ -35,6 +36,27 @@ auto as_rule(const char* rule, Call&& call) {
   }
 }
 
+template <typename T>
+bool same_bytes(const std::vector<T>& one, const std::vector<T>& other) {
+  return std::ranges::equal(std::as_bytes(std::span(one)), std::as_bytes(std::span(other)));
+}
+
+// The first array in which the two differ, bit for bit (a damaged answer holds NaN); or null.
+const char* changed_array(const sdk::Answers& one, const sdk::Answers& other) {
+  if (!same_bytes(one.positions, other.positions)) return "positions";
+  if (!same_bytes(one.sampled, other.sampled)) return "sampled";
+  if (!same_bytes(one.sampled_prob, other.sampled_prob)) return "sampled_prob";
+  if (!same_bytes(one.argmax, other.argmax)) return "argmax";
+  if (!same_bytes(one.top1_prob, other.top1_prob)) return "top1_prob";
+  if (!same_bytes(one.top2_prob, other.top2_prob)) return "top2_prob";
+  if (!same_bytes(one.entropy, other.entropy)) return "entropy";
+  if (!same_bytes(one.log_sum_exp, other.log_sum_exp)) return "log_sum_exp";
+  if (!same_bytes(one.prob_of, other.prob_of)) return "prob_of";
+  if (!same_bytes(one.top_ids, other.top_ids)) return "top_ids";
+  if (!same_bytes(one.top_probs, other.top_probs)) return "top_probs";
+  return nullptr;
+}
+
 // Rounds that no rule needs: the engine's progress guard, for the rounds without a forward too.
 std::uint32_t round_budget(std::uint32_t n_positions) { return 1024 + 64 * n_positions; }
 
@@ -52,6 +74,7 @@ Scene plain_scene(std::uint32_t given, std::uint32_t masked) {
   scene.facts.eot_id = 997;
   scene.facts.pad_id = -1;
   scene.facts.context_length = 1u << 20;
+  scene.facts.trained_block_length = 8;
   scene.facts.n_stop_ids = 1;
   scene.facts.stop_ids = kStops;
   for (std::uint32_t i = 0; i < given; ++i) scene.ids.push_back(static_cast<std::int32_t>(i) + 1);
@@ -133,18 +156,22 @@ Rehearsal::Rehearsal(const Sampler& sampler, const Scene& scene)
   require_untouched("start");
 }
 
-// Notes the canvas as the plugin gets it, to see whether it writes there.
+Rehearsal::CanvasCopy Rehearsal::canvas_copy() const {
+  const dllm_canvas canvas = canvas_.view();
+  const std::uint32_t n = canvas.n_positions;
+  return {{canvas.ids, canvas.ids + n},
+          {canvas.state, canvas.state + n},
+          {canvas.editable, canvas.editable + n},
+          {canvas.block_starts, canvas.block_starts + canvas.n_block_starts}};
+}
+
 dllm_canvas Rehearsal::shown() {
-  ids_before_.assign(canvas_.ids().begin(), canvas_.ids().end());
-  state_before_.assign(canvas_.state().begin(), canvas_.state().end());
+  before_ = canvas_copy();
   return canvas_.view();
 }
 
 void Rehearsal::require_untouched(const char* call) const {
-  if (std::ranges::equal(ids_before_, canvas_.ids()) &&
-      std::ranges::equal(state_before_, canvas_.state())) {
-    return;
-  }
+  if (canvas_copy() == before_) return;
   throw Broken("reads_only", fmt::format("{}() wrote into the canvas it was given", call));
 }
 
@@ -165,9 +192,8 @@ void Rehearsal::apply() {
   Round round{answers.positions, {}};
   edits_ = as_rule("calls", [&] { return run_.apply(shown(), stats); });
   require_untouched("apply");
-  if (before.sampled != answers.sampled || before.argmax != answers.argmax ||
-      before.positions != answers.positions) {
-    throw Broken("reads_only", "apply() wrote into the statistics it was given");
+  if (const char* name = changed_array(before, answers)) {
+    throw Broken("reads_only", fmt::format("apply() wrote into '{}' of the statistics", name));
   }
   round.edits.assign(edits_.edits, edits_.edits + edits_.n_edits);
   as_rule("edits", [&] { canvas_.apply(round.edits, id_); });

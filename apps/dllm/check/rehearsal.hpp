@@ -38,7 +38,7 @@ struct Scene {
   std::uint32_t extra_columns = 0;  ///< of the answers' tables, more than asked for
 };
 
-/// `given` positions, then `masked` ones, of a vocabulary of a thousand.
+/// `given` positions, then `masked` ones, of a vocabulary of a thousand; blocks of eight.
 Scene plain_scene(std::uint32_t given = 6, std::uint32_t masked = 24);
 /// Masked positions in five places; between them given ones, committed ones that may be edited, and
 /// mask tokens that were given.
@@ -93,14 +93,21 @@ class Rehearsal {
   std::function<void(sdk::Answers&)> damage;
 
  private:
+  /// The canvas as the plugin gets it, copied: to see whether it writes there.
+  struct CanvasCopy {
+    std::vector<std::int32_t> ids;
+    std::vector<std::uint8_t> state, editable;
+    std::vector<std::uint32_t> block_starts;
+    bool operator==(const CanvasCopy&) const = default;
+  };
+  CanvasCopy canvas_copy() const;
   void require_untouched(const char* call) const;
   dllm_canvas shown();
 
   const std::string& id_;
   const Scene& scene_;
   Canvas canvas_;
-  std::vector<std::int32_t> ids_before_;  // the call under way: what it was given
-  std::vector<std::uint8_t> state_before_;
+  CanvasCopy before_;  // the call under way: what it was given
   SamplerRun run_;
   dllm_plan plan_{};
   dllm_edits edits_{};

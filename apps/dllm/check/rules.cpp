@@ -51,6 +51,9 @@ constexpr std::array kRules = std::to_array<Rule>({
      checks::newer_host},
     {"frees_all", "what a run and a sampler took is given back, whenever they end",
      checks::frees_all},
+    {"shared_process",
+     "locale, environment, folder, signals, threads and standard output are left as they were",
+     checks::shared_process},
 });
 
 }  // namespace

@@ -11,15 +11,23 @@
 #include <string>
 #include <string_view>
 
+#include "check/process_state.hpp"
 #include "check/rehearsal.hpp"
 #include "dllm/plugin.hpp"
 
 namespace dllm::cli {
 
+/// What loading the plugin did to this process.
+struct Loading {
+  ProcessState before, after;
+  std::string written;  ///< to standard output
+};
+
 /// What is tried: a plugin, and the option values the user wants it tried with.
 struct Subject {
   const PluginRecord& record;
   OptionValues values;
+  Loading loading{};
 
   std::unique_ptr<Sampler> make(const dllm_model_facts& facts) const { return make(facts, values); }
   std::unique_ptr<Sampler> make(const dllm_model_facts& facts, const OptionValues& with) const;
@@ -68,8 +76,9 @@ void no_special_ids(const Subject&);
 void no_candidate(const Subject&);  // faults.cpp
 void not_a_number(const Subject&);
 void wide_answers(const Subject&);
-void newer_host(const Subject&);  // newer_host.cpp
-void frees_all(const Subject&);   // frees_all.cpp
+void newer_host(const Subject&);      // newer_host.cpp
+void frees_all(const Subject&);       // frees_all.cpp
+void shared_process(const Subject&);  // shared_process.cpp
 }  // namespace checks
 
 }  // namespace dllm::cli

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "dllm/error.hpp"
+#include "output/foreign_exit.hpp"
 
 namespace dllm::cli {
 namespace {
@@ -30,6 +31,7 @@ void write_all(int fd, const std::string& text) {
 }
 
 [[noreturn]] void be_the_child(int fd, const std::function<std::string()>& work) {
+  end_is_expected();  // the parent tells how this one ended
   std::string text;
   try {
     text = kReturned + work();

@@ -115,6 +115,7 @@ void no_special_ids(const Subject& subject) {
   scene.facts.bos_id = scene.facts.eos_id = scene.facts.eot_id = scene.facts.pad_id = -1;
   scene.facts.n_stop_ids = 0;
   scene.facts.stop_ids = nullptr;
+  scene.facts.trained_block_length = 0;
   play_and_fill(subject, "no_special_ids", scene);
 }
 

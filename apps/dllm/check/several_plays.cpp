@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <barrier>
 #include <exception>
 #include <thread>
 
@@ -99,6 +100,34 @@ void batch(const Subject& subject) {
   }
 }
 
+namespace {
+
+constexpr int kPlays = 20;
+
+// Takes part in every round of `in_step` until it goes.
+class Player {
+ public:
+  explicit Player(std::barrier<>& in_step) : in_step_(in_step) {}
+  Player(const Player&) = delete;
+  Player& operator=(const Player&) = delete;
+  ~Player() { in_step_.arrive_and_drop(); }
+
+  std::vector<Round> play(const Sampler& sampler, const Scene& scene) {
+    Rehearsal play(sampler, scene);
+    while (!play.finished()) {
+      in_step_.arrive_and_wait();
+      play.round();
+    }
+    return play.transcript();
+  }
+
+ private:
+  std::barrier<>& in_step_;
+};
+
+}  // namespace
+
+// The plans of a round begin at the same moment on all threads.
 void threads(const Subject& subject) {
   const auto scenes = three_scenes();
   const auto sampler = subject.make(scenes[0].facts);
@@ -107,11 +136,15 @@ void threads(const Subject& subject) {
   std::array<std::vector<Round>, 3> together;
   std::array<std::exception_ptr, 3> failures;
   {
+    std::barrier<> in_step(std::ssize(scenes));
     std::vector<std::jthread> workers;
     for (std::size_t i = 0; i < scenes.size(); ++i) {
       workers.emplace_back([&, i] {
+        Player player(in_step);
         try {
-          for (int again = 0; again < 20; ++again) together[i] = played(*sampler, scenes[i]);
+          for (int again = 0; again < kPlays; ++again) {
+            together[i] = player.play(*sampler, scenes[i]);
+          }
         } catch (...) {
           failures[i] = std::current_exception();
         }

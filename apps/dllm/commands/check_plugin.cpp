@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "check/process_state.hpp"
 #include "check/report.hpp"
 #include "check/rules.hpp"
 #include "check/run_apart.hpp"
@@ -16,6 +17,8 @@ namespace {
 
 constexpr std::chrono::seconds kLimit(30);
 
+constexpr std::string_view kLoads = "loads";  // asked of every plugin, always
+
 // First letters of what comes back from a child.
 constexpr char kKept = 'k';
 constexpr char kBroken = 'b';
@@ -23,8 +26,10 @@ constexpr char kNotAsked = 'n';
 
 // Loading runs the plugin's code; so it is tried apart first.
 Finding try_loading(const std::string& path) {
-  Finding finding{
-      "loads", "file, descriptor, entry, table and options are accepted", Verdict::kept, {}};
+  Finding finding{std::string(kLoads),
+                  "file, descriptor, entry, table and options are accepted",
+                  Verdict::kept,
+                  {}};
   const Apart apart = run_apart(
       [&] {
         const Log quiet;
@@ -37,6 +42,17 @@ Finding try_loading(const std::string& path) {
   finding.verdict = Verdict::broken;
   finding.detail = apart.text;
   return finding;
+}
+
+Loading load(const std::string& path, PluginRegistry& registry) {
+  Loading loading{.before = process_state(), .after = {}, .written = {}};
+  {
+    const CapturedOutput captured;
+    registry.scan_file(path);
+    loading.written = captured.text();
+  }
+  loading.after = process_state();
+  return loading;
 }
 
 std::string try_rule(const Rule& rule, const Subject& subject) {
@@ -85,7 +101,7 @@ Finding ask(const Rule& rule, const Subject& subject, const std::vector<Finding>
 }
 
 void check_rule_names(const std::vector<std::string>& chosen) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {std::string(kLoads)};
   for (const Rule& rule : sampler_rules()) names.emplace_back(rule.id);
   for (const std::string& name : chosen) {
     if (std::ranges::find(names, name) != names.end()) continue;
@@ -93,6 +109,25 @@ void check_rule_names(const std::vector<std::string>& chosen) {
     throw Error(ErrorCode::bad_usage, fmt::format("there is no rule '{}'", name), "--rule",
                 near.empty() ? fmt::format("rules are {}", fmt::join(names, ", "))
                              : fmt::format("did you mean '{}'?", near));
+  }
+}
+
+// Of a backend or a model loading is all that is tried: options and rules are a sampler's.
+void refuse_what_only_samplers_have(const PluginRecord& record, const Settings& settings) {
+  if (record.kind != PluginKind::backend && record.kind != PluginKind::model) return;
+  const auto refuse = [&](const std::string& fact, const std::string& origin) {
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("{}, and {} is a {}", fact, record.path.string(),
+                            plugin_kind_name(record.kind)),
+                origin, "leave it out: of backends and models only loading is checked");
+  };
+  for (const auto& [name, setting] : settings.plugin_options(Owner::sampler)) {
+    if (setting.place != kCommandLine) continue;  // a config file's serve other commands
+    refuse(fmt::format("{} is an option of samplers", name), setting.origin());
+  }
+  for (const std::string& rule : settings.list("rule")) {
+    if (rule == kLoads) continue;
+    refuse(fmt::format("rule {} is for samplers", rule), settings.origin("rule"));
   }
 }
 
@@ -123,20 +158,22 @@ int check_plugin_command(const Settings& settings, Console& console) {
                 "write `dllm check-plugin FILE`");
   }
   check_rule_names(settings.list("rule"));
+  refuse_what_only_samplers_have(inspect_plugin(path), settings);
   std::vector<Finding> findings = {try_loading(path)};
   PluginRecord record;
   record.path = path;
   const Log quiet;
   PluginRegistry registry(quiet);
+  Loading loading;
   if (findings[0].verdict == Verdict::kept) {
-    registry.scan_file(path);
+    loading = load(path, registry);
     record = registry.records().back();
   } else {
     record = inspect_plugin(path);  // what its descriptor says, without its code
   }
   if (record.accepted && record.kind == PluginKind::sampler) {
-    ask_all({record, sampler_options(registry, record, settings)}, settings.list("rule"), console,
-            findings);
+    ask_all({record, sampler_options(registry, record, settings), std::move(loading)},
+            settings.list("rule"), console, findings);
   }
   write_answer(settings.flag("json") ? dump_line(findings_json(record, findings)) + "\n"
                                      : findings_text(record, findings));

@@ -18,6 +18,9 @@
 namespace dllm::cli {
 namespace {
 
+// Where answers go; prepare_standard_streams() moves it, once, before anything else runs.
+int answer_fd = STDOUT_FILENO;
+
 // All bytes, over interruptions and short writes; errno of the first failure, 0 for none.
 int write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -135,11 +138,13 @@ LogSink Console::log_sink() {
 }
 
 void write_answer(std::string_view bytes) {
-  if (const int error = write_all(STDOUT_FILENO, bytes)) refuse_output(error);
+  if (const int error = write_all(answer_fd, bytes)) refuse_output(error);
 }
 
+int answer_descriptor() { return answer_fd; }
+
 void check_answer_can_be_written() {
-  const int flags = ::fcntl(STDOUT_FILENO, F_GETFL);
+  const int flags = ::fcntl(answer_fd, F_GETFL);
   if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) refuse_output(EBADF);
 }
 
@@ -154,6 +159,10 @@ void prepare_standard_streams() {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
     if (::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) != fd) std::_Exit(1);
   }
+  // The answer keeps standard output to itself: what a plugin prints there joins standard error.
+  const int kept = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (kept < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return;
+  answer_fd = kept;
 }
 
 std::string single_line(std::string_view text) {

@@ -65,8 +65,12 @@ void write_answer(std::string_view bytes);
 /// Throws Error (resource) when standard output is closed; asked before work starts.
 void check_answer_can_be_written();
 
-/// Keeps descriptors 0 to 2 taken, so that a file opened later never becomes standard output, and
-/// lets a closed pipe be an error instead of a signal. Called once by main.
+/// The descriptor answers go to: the standard output the program was started with.
+int answer_descriptor();
+
+/// Keeps descriptors 0 to 2 taken, so that a file opened later never becomes standard output, lets
+/// a closed pipe be an error instead of a signal, and lets only answers reach standard output: what
+/// a plugin prints there joins standard error. Called once by main.
 void prepare_standard_streams();
 
 /// One line of valid UTF-8: control characters become spaces.

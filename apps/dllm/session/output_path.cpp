@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "dllm/error.hpp"
+#include "output/console.hpp"
 
 namespace dllm::cli {
 namespace {
@@ -24,10 +25,12 @@ bool is_gguf(const std::string& path, const struct stat& status) {
 }
 
 // A terminal counts, /dev/null does not: what goes there is lost either way.
-bool is_standard_output(const struct stat& status) {
+bool is_standard_output(const std::string& path, const struct stat& status) {
+  // Descriptor 1 itself is standard error's by now (prepare_standard_streams).
+  if (path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1") return true;
   struct stat out{};
-  if (::fstat(STDOUT_FILENO, &out) != 0 || !is_same_file(status, out)) return false;
-  return !S_ISCHR(out.st_mode) || ::isatty(STDOUT_FILENO) == 1;
+  if (::fstat(answer_descriptor(), &out) != 0 || !is_same_file(status, out)) return false;
+  return !S_ISCHR(out.st_mode) || ::isatty(answer_descriptor()) == 1;
 }
 
 }  // namespace
@@ -49,7 +52,7 @@ void check_output_path(const Settings& settings, const std::string& path,
     }
   }
   if (is_gguf(path, target)) refuse(fmt::format("'{}' is a GGUF file", path));
-  if (is_standard_output(target)) {
+  if (is_standard_output(path, target)) {
     refuse(fmt::format("'{}' is standard output, where only the answer goes", path));
   }
 }

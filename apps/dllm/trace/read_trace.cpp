@@ -1,72 +1,44 @@
+// A trace may come from anybody: every count, id and number is checked before it is used, and what
+// does not fit is told with the line it stands in.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
-#include <utility>
 
 #include "dllm/error.hpp"
-#include "output/json.hpp"
-#include "session/text_input.hpp"
 #include "trace/trace.hpp"
+#include "trace/trace_fields.hpp"
 
 namespace dllm::cli {
 namespace {
 
-// What is wrong with a line; the reader adds file and line number.
-class Fault : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-float number(const Json& value) {
-  if (value.is_null()) return std::numeric_limits<float>::quiet_NaN();
-  const auto wide = value.get<double>();
-  if (std::abs(wide) > static_cast<double>(std::numeric_limits<float>::max())) {
-    throw Fault(fmt::format("{} is no 32-bit number", value.dump()));
-  }
-  return static_cast<float>(wide);
-}
-
-// The library would cut a number to any type.
-template <typename T>
-T integer(const Json& value) {
-  const bool fits = value.is_number_unsigned()  ? std::in_range<T>(value.get<std::uint64_t>())
-                    : value.is_number_integer() ? std::in_range<T>(value.get<std::int64_t>())
-                                                : false;
-  if (!fits) {
-    throw Fault(fmt::format("{} is no integer from {} to {}", value.dump(),
-                            std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
-  }
-  return value.get<T>();
-}
-
-template <typename T>
-std::vector<T> integers(const Json& list) {
-  if (!list.is_array()) throw Fault(fmt::format("{} is no list", list.dump()));
-  std::vector<T> values;
-  for (const Json& value : list) values.push_back(integer<T>(value));
-  return values;
-}
-
-// Of a token, or -1 where a row has none.
-std::int32_t token_or_none(const Json& value, const TraceHeader& header) {
-  const auto id = integer<std::int32_t>(value);
-  if (id < -1 || (id >= 0 && static_cast<std::uint32_t>(id) >= header.facts.n_vocab)) {
-    throw Fault(fmt::format("token {} is outside the vocabulary of {}", id, header.facts.n_vocab));
-  }
-  return id;
-}
+// Far above what `run --record` writes of the longest canvas; a larger file is none of its.
+constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
+constexpr std::size_t kMaxPositions = std::size_t{1} << 20;
+// Positions of all forwards together: a canvas is kept for each.
+constexpr std::size_t kMaxCanvases = std::size_t{1} << 27;
+constexpr std::size_t kMaxOptions = 1000;
+constexpr std::size_t kMaxStopIds = 1000;
+constexpr std::size_t kMaxTopList = 64;
+constexpr std::int64_t kMaxU32 = UINT32_MAX;
+constexpr std::int64_t kMaxI32 = INT32_MAX;
+// A sum of rounded floats.
+constexpr double kMaxProbability = 1.001;
 
 std::uint32_t edit_kind(const std::string& name) {
   for (std::uint32_t kind = DLLM_EDIT_COMMIT; kind <= DLLM_EDIT_COMMIT_REVOCABLE; ++kind) {
     if (name == edit_kind_name(kind)) return kind;
   }
-  throw Fault(fmt::format("an edit is of kind '{}'", name));
+  throw Fault("'kind' of an edit is none of commit, replace, remask, commit_revocable");
 }
 
-// The bytes of a piece: each code point below 256 is one.
+// The bytes of a piece: each code point below 256 is one. The text is valid UTF-8.
 std::string text_as_bytes(const std::string& text) {
   std::string bytes;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -83,122 +55,229 @@ std::string text_as_bytes(const std::string& text) {
   return bytes;
 }
 
-void check_header(const TraceHeader& header) {
-  if (header.ids.empty() || header.editable.size() != header.ids.size()) {
-    throw Fault(
-        fmt::format("{} ids and {} editable flags", header.ids.size(), header.editable.size()));
+// Reads the lines of one file; knows the vocabulary and the canvas once the header is read.
+class TraceReader {
+ public:
+  explicit TraceReader(Trace& trace) : trace_(trace), header_(trace.header) {}
+
+  void line(const std::string& text, bool first) {
+    const TraceJson json = parse_trace_line(text);
+    if (trace_.end) throw Fault("a line behind the last");
+    const Fields fields(json, first ? "the header" : "the line");
+    if (first) {
+      header(fields);
+    } else if (fields.has("round")) {
+      keep(round(Fields(json, "the round")));
+    } else {
+      trace_.end = end(Fields(json, "the last line"));
+    }
   }
-  const auto outside = [&](std::int32_t id) {
-    return id < 0 || static_cast<std::uint32_t>(id) >= header.facts.n_vocab;
-  };
-  if (std::ranges::any_of(header.ids, outside) || outside(header.facts.mask_id)) {
-    throw Fault(fmt::format("an id is outside the vocabulary of {}", header.facts.n_vocab));
+
+ private:
+  std::int64_t last_id() const { return std::int64_t{header_.facts.n_vocab} - 1; }
+  std::size_t n_positions() const { return header_.ids.size(); }
+
+  void header(const Fields& line) {
+    if (!line.has("trace")) throw Fault("no trace: the first line has no key 'trace'");
+    const auto version = line.integer<std::uint32_t>("trace", 0, kMaxU32);
+    if (version != kTraceVersion) {
+      throw Fault(fmt::format("a trace of version {}, this dllm reads {}", version, kTraceVersion));
+    }
+    header_.model = line.text("model");
+    header_.sampler = line.text("sampler");
+    for (auto& [name, value] : line.texts("options", kMaxOptions)) header_.options[name] = value;
+    header_.seed = line.seed("seed");
+    header_.ignore_eos = line.boolean("ignore_eos");
+    facts(line.object("facts", "the facts"));
+    header_.ids = line.integers<std::int32_t>("ids", kMaxPositions, 0, last_id());
+    header_.editable = line.integers<std::uint8_t>("editable", kMaxPositions, 0, 1);
+    if (header_.ids.empty() || header_.editable.size() != header_.ids.size()) {
+      throw Fault(
+          fmt::format("{} ids and {} editable flags", header_.ids.size(), header_.editable.size()));
+    }
   }
-  if (header.facts.n_tokens > header.facts.n_vocab) {
-    throw Fault(fmt::format("{} tokens, {} rows of the vocabulary", header.facts.n_tokens,
-                            header.facts.n_vocab));
+
+  void facts(const Fields& from) {
+    dllm_model_facts& facts = header_.facts;
+    facts.struct_size = sizeof facts;
+    facts.n_vocab = from.integer<std::uint32_t>("n_vocab", 1, kMaxI32);
+    facts.n_tokens = from.integer<std::uint32_t>("n_tokens", 1, facts.n_vocab);
+    facts.mask_id = from.integer<std::int32_t>("mask_id", 0, last_id());
+    facts.bos_id = from.integer<std::int32_t>("bos_id", -1, last_id());
+    facts.eos_id = from.integer<std::int32_t>("eos_id", -1, last_id());
+    facts.eot_id = from.integer<std::int32_t>("eot_id", -1, last_id());
+    facts.pad_id = from.integer<std::int32_t>("pad_id", -1, last_id());
+    facts.context_length = from.integer<std::uint32_t>("context_length", 0, kMaxU32);
+    facts.trained_block_length = from.integer<std::uint32_t>("trained_block_length", 0, kMaxU32);
+    header_.stop_ids = from.integers<std::int32_t>("stop_ids", kMaxStopIds, 0, last_id());
   }
+
+  TracePlan plan(const Fields& from) const {
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    TracePlan plan;
+    plan.positions = positions(from, "positions");
+    plan.want = from.integer<std::uint32_t>("want", 0, kMaxU32);
+    const std::string domain = from.text("domain");
+    if (domain != "raw" && domain != "filtered") {
+      throw Fault("'domain' of the plan is neither raw nor filtered");
+    }
+    plan.domain = domain == "filtered" ? DLLM_DOMAIN_FILTERED : DLLM_DOMAIN_RAW;
+    plan.allow_all = from.boolean("allow_all");
+    plan.temperature = from.number("temperature", 0, kLargest);
+    plan.top_p = from.number("top_p", 0, 1);
+    plan.top_k = from.integer<std::uint32_t>("top_k", 0, kMaxU32);
+    plan.guidance_scale = from.number("guidance_scale", -kLargest, kLargest);
+    plan.suppress_both = ids(from, "suppress_both");
+    plan.suppress_confidence = ids(from, "suppress_confidence");
+    return plan;
+  }
+
+  std::vector<std::int32_t> ids(const Fields& from, const char* key) const {
+    return from.integers<std::int32_t>(key, header_.facts.n_vocab, 0, last_id());
+  }
+
+  std::vector<std::uint32_t> positions(const Fields& from, const char* key) const {
+    auto out = from.integers<std::uint32_t>(key, n_positions(), 0,
+                                            static_cast<std::int64_t>(n_positions()) - 1);
+    if (std::ranges::adjacent_find(out, std::greater_equal<>()) != out.end()) {
+      throw Fault(fmt::format("'{}' of the plan do not ascend", key));
+    }
+    return out;
+  }
+
+  // Of an editable position.
+  std::uint32_t editable_position(const Fields& from, const char* what) const {
+    const auto position =
+        from.integer<std::uint32_t>("position", 0, static_cast<std::int64_t>(n_positions()) - 1);
+    if (header_.editable[position] == 0) {
+      throw Fault(fmt::format("{} of position {}, which is not editable", what, position));
+    }
+    return position;
+  }
+
+  TraceRow row(const Fields& from) const {
+    TraceRow row;
+    row.position = editable_position(from, "a row");
+    row.sampled = from.integer<std::int32_t>("sampled", -1, last_id());
+    row.sampled_prob = from.number("sampled_prob");
+    row.argmax = from.integer<std::int32_t>("argmax", -1, last_id());
+    row.top1_prob = from.number("top1_prob");
+    row.top2_prob = from.number("top2_prob");
+    row.entropy = from.number("entropy");
+    row.log_sum_exp = from.number("log_sum_exp");
+    row.top_ids = from.integers<std::int32_t>("top_ids", kMaxTopList, -1, last_id());
+    row.top_probs = from.numbers("top_probs", kMaxTopList, 0, kMaxProbability);
+    check_list(row);
+    return row;
+  }
+
+  // Logits are computed from the list: no token twice, and none without the sum.
+  static void check_list(const TraceRow& row) {
+    if (row.top_ids.empty() || row.top_ids.size() != row.top_probs.size()) {
+      throw Fault(fmt::format("a row of position {} with {} tokens and {} probabilities",
+                              row.position, row.top_ids.size(), row.top_probs.size()));
+    }
+    for (std::size_t i = 0; i < row.top_ids.size(); ++i) {
+      if (!(row.top_probs[i] > 0)) continue;
+      const auto behind = row.top_ids.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      if (row.top_ids[i] < 0 || !std::isfinite(row.log_sum_exp) ||
+          std::find(behind, row.top_ids.end(), row.top_ids[i]) != row.top_ids.end()) {
+        throw Fault(fmt::format("a row of position {} with token {} twice or out of place",
+                                row.position, row.top_ids[i]));
+      }
+    }
+  }
+
+  dllm_edit edit(const Fields& from) const {
+    dllm_edit edit{};
+    edit.position = editable_position(from, "an edit");
+    edit.kind = edit_kind(from.text("kind"));
+    const bool remask = edit.kind == DLLM_EDIT_REMASK;  // whose token nobody reads
+    edit.token =
+        from.integer<std::int32_t>("token", remask ? INT32_MIN : 0, remask ? kMaxI32 : last_id());
+    edit.confidence = from.number("confidence");
+    return edit;
+  }
+
+  TraceRound round(const Fields& line) const {
+    TraceRound round;
+    round.round = line.integer<std::uint32_t>("round", 0, kMaxU32);
+    round.forward = line.boolean("forward");
+    round.plan = plan(line.object("plan", "the plan"));
+    for (const TraceJson& from : line.list("rows", n_positions())) {
+      round.rows.push_back(row(Fields(from, "a row")));
+    }
+    for (const TraceJson& from : line.list("edits", n_positions())) {
+      round.edits.push_back(edit(Fields(from, "an edit")));
+    }
+    round.finished = line.boolean("finished");
+    return round;
+  }
+
+  void keep(TraceRound round) {
+    if (round.forward && ++n_forwards_ * n_positions() > kMaxCanvases) {
+      throw Fault(fmt::format("{} forwards of a canvas of {}: more than {} positions in all",
+                              n_forwards_, n_positions(), kMaxCanvases));
+    }
+    trace_.rounds.push_back(std::move(round));
+  }
+
+  TraceEnd end(const Fields& line) const {
+    TraceEnd end;
+    end.finish_reason = line.text("finish_reason");
+    end.ids = ids_at_the_end(line);
+    for (const auto& [key, piece] : line.texts("pieces", header_.facts.n_vocab)) {
+      std::int32_t id = -1;
+      const auto [stop, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      if (error != std::errc() || stop != key.data() + key.size() || id < 0 || id > last_id()) {
+        throw Fault(fmt::format("a piece of what is no token (0 to {})", last_id()));
+      }
+      end.pieces[id] = text_as_bytes(piece);
+    }
+    return end;
+  }
+
+  std::vector<std::int32_t> ids_at_the_end(const Fields& line) const {
+    auto ids = line.integers<std::int32_t>("ids", n_positions(), 0, last_id());
+    if (ids.size() == n_positions()) return ids;
+    throw Fault(fmt::format("{} ids at the end, {} at the start", ids.size(), n_positions()));
+  }
+
+  Trace& trace_;
+  TraceHeader& header_;
+  std::size_t n_forwards_ = 0;
+};
+
+// The next line without its end; false at the end of the file.
+bool next_line(std::istream& in, std::string& text) {
+  text.clear();
+  auto& buffer = *in.rdbuf();
+  for (int c = buffer.sbumpc(); c != std::char_traits<char>::eof(); c = buffer.sbumpc()) {
+    if (c == '\n') return true;
+    if (text.size() == kMaxLineBytes) {
+      throw Fault(fmt::format("longer than {} MiB", kMaxLineBytes >> 20));
+    }
+    text += static_cast<char>(c);
+  }
+  return !text.empty();
 }
 
-TraceHeader read_header(const Json& line) {
-  if (!line.contains("trace")) throw Fault("no trace: the first line has no key 'trace'");
-  if (const auto version = integer<std::uint32_t>(line.at("trace")); version != kTraceVersion) {
-    throw Fault(fmt::format("a trace of version {}, this dllm reads {}", version, kTraceVersion));
-  }
-  TraceHeader header;
-  header.model = line.at("model");
-  header.sampler = line.at("sampler");
-  header.options = line.at("options");
-  header.seed = integer<std::uint64_t>(line.at("seed"));
-  header.ignore_eos = line.at("ignore_eos");
-  header.ids = integers<std::int32_t>(line.at("ids"));
-  header.editable = integers<std::uint8_t>(line.at("editable"));
-  const Json& facts = line.at("facts");
-  header.facts.struct_size = sizeof header.facts;
-  header.facts.n_vocab = integer<std::uint32_t>(facts.at("n_vocab"));
-  header.facts.n_tokens = integer<std::uint32_t>(facts.at("n_tokens"));
-  header.facts.mask_id = integer<std::int32_t>(facts.at("mask_id"));
-  header.facts.bos_id = integer<std::int32_t>(facts.at("bos_id"));
-  header.facts.eos_id = integer<std::int32_t>(facts.at("eos_id"));
-  header.facts.eot_id = integer<std::int32_t>(facts.at("eot_id"));
-  header.facts.pad_id = integer<std::int32_t>(facts.at("pad_id"));
-  header.facts.context_length = integer<std::uint32_t>(facts.at("context_length"));
-  header.facts.trained_block_length = integer<std::uint32_t>(facts.at("trained_block_length"));
-  header.stop_ids = integers<std::int32_t>(facts.at("stop_ids"));
-  check_header(header);
-  return header;
-}
-
-TracePlan read_plan(const Json& json) {
-  TracePlan plan;
-  plan.positions = integers<std::uint32_t>(json.at("positions"));
-  plan.want = integer<std::uint32_t>(json.at("want"));
-  plan.domain = json.at("domain") == "filtered" ? DLLM_DOMAIN_FILTERED : DLLM_DOMAIN_RAW;
-  plan.allow_all = json.at("allow_all");
-  plan.temperature = number(json.at("temperature"));
-  plan.top_p = number(json.at("top_p"));
-  plan.top_k = integer<std::uint32_t>(json.at("top_k"));
-  plan.guidance_scale = number(json.at("guidance_scale"));
-  plan.suppress_both = integers<std::int32_t>(json.at("suppress_both"));
-  plan.suppress_confidence = integers<std::int32_t>(json.at("suppress_confidence"));
-  return plan;
-}
-
-TraceRow read_row(const Json& json, const TraceHeader& header) {
-  TraceRow row;
-  row.position = integer<std::uint32_t>(json.at("position"));
-  row.sampled = token_or_none(json.at("sampled"), header);
-  row.sampled_prob = number(json.at("sampled_prob"));
-  row.argmax = token_or_none(json.at("argmax"), header);
-  row.top1_prob = number(json.at("top1_prob"));
-  row.top2_prob = number(json.at("top2_prob"));
-  row.entropy = number(json.at("entropy"));
-  row.log_sum_exp = number(json.at("log_sum_exp"));
-  for (const Json& id : json.at("top_ids")) row.top_ids.push_back(token_or_none(id, header));
-  for (const Json& value : json.at("top_probs")) row.top_probs.push_back(number(value));
-  if (row.position >= header.ids.size() || row.top_ids.empty() ||
-      row.top_ids.size() != row.top_probs.size()) {
-    throw Fault(fmt::format("a row of position {} with {} tokens and {} probabilities",
-                            row.position, row.top_ids.size(), row.top_probs.size()));
-  }
-  return row;
-}
-
-TraceRound read_round(const Json& line, const TraceHeader& header) {
-  TraceRound round;
-  round.round = integer<std::uint32_t>(line.at("round"));
-  round.forward = line.at("forward");
-  round.plan = read_plan(line.at("plan"));
-  for (const Json& row : line.at("rows")) round.rows.push_back(read_row(row, header));
-  for (const Json& edit : line.at("edits")) {
-    const auto position = integer<std::uint32_t>(edit.at("position"));
-    if (position >= header.ids.size()) throw Fault(fmt::format("an edit of position {}", position));
-    round.edits.push_back({position, integer<std::int32_t>(edit.at("token")),
-                           edit_kind(edit.at("kind")), number(edit.at("confidence"))});
-  }
-  round.finished = line.at("finished");
-  return round;
-}
-
-TraceEnd read_end(const Json& line) {
-  TraceEnd end;
-  end.finish_reason = line.at("finish_reason");
-  end.ids = integers<std::int32_t>(line.at("ids"));
-  for (const auto& [id, piece] : line.at("pieces").items()) {
-    end.pieces[std::stoi(id)] = text_as_bytes(piece.get<std::string>());
-  }
-  return end;
-}
-
-void read_line(const std::string& text, bool first, Trace& trace) {
-  const Json line = Json::parse(text);
-  if (trace.end) throw Fault("a line behind the last");
-  if (first) {
-    trace.header = read_header(line);
-  } else if (line.contains("round")) {
-    trace.rounds.push_back(read_round(line, trace.header));
-  } else {
-    trace.end = read_end(line);
+void read_lines(std::istream& in, const std::string& path, Trace& trace) {
+  TraceReader reader(trace);
+  std::string text;
+  std::uint64_t n_bytes = 0;
+  std::size_t number = 1;
+  try {
+    for (; next_line(in, text); ++number) {
+      n_bytes += text.size();
+      if (n_bytes > kMaxFileBytes) {
+        throw Fault(fmt::format("the trace is larger than {} MiB", kMaxFileBytes >> 20));
+      }
+      reader.line(text, number == 1);
+    }
+  } catch (const Fault& fault) {
+    throw Error(ErrorCode::bad_file, fault.what(), fmt::format("{}, line {}", path, number),
+                "record it again with `dllm run --record FILE`");
   }
 }
 
@@ -206,22 +285,13 @@ void read_line(const std::string& text, bool first, Trace& trace) {
 
 Trace read_trace(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) {
+  std::error_code code;
+  if (!in || std::filesystem::is_directory(path, code)) {
     throw Error(ErrorCode::bad_usage, fmt::format("cannot read the trace '{}'", path), "TRACE",
                 "give a file that `dllm run --record FILE` wrote");
   }
   Trace trace;
-  std::string text;
-  std::size_t number = 0;
-  while (std::getline(in, text)) {
-    ++number;
-    try {
-      read_line(text, number == 1, trace);
-    } catch (const std::exception& error) {
-      throw Error(ErrorCode::bad_file, error.what(), fmt::format("{}, line {}", path, number),
-                  "record it again with `dllm run --record FILE`");
-    }
-  }
+  read_lines(in, path, trace);
   const bool any = std::ranges::any_of(
       trace.rounds, [](const TraceRound& round) { return round.forward && !round.rows.empty(); });
   if (!any) {

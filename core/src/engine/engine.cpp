@@ -9,6 +9,7 @@
 
 #include "dllm/canvas.hpp"
 #include "dllm/plan_check.hpp"
+#include "engine/owned_plan.hpp"
 #include "engine/step_batch.hpp"
 
 namespace dllm {
@@ -96,7 +97,7 @@ struct Sequence {
   std::uint32_t max_forwards;
   std::uint32_t forwards = 0;
   std::uint32_t free_rounds = 0;  // in a row
-  dllm_plan plan{};               // of the step in flight
+  OwnedPlan plan;                 // of the step in flight
   SequenceStatus status = SequenceStatus::running;
   FinishReason reason = FinishReason::none;
   std::optional<Error> error;
@@ -161,10 +162,12 @@ void Engine::Impl::guard_progress(const Sequence& sequence) const {
 void Engine::Impl::plan_one(Sequence& sequence) {
   while (sequence.status == SequenceStatus::running) {
     guard_progress(sequence);
-    sequence.plan = sequence.run.plan(sequence.canvas.view());
-    check_plan(sequence.plan, sequence.canvas.view(), model.info().n_vocab, sequence.sampler_id());
-    if (sequence.plan.n_positions > 0) {
-      const std::uint32_t tokens = StepBatch::tokens_of(sequence.plan, sequence.canvas);
+    const dllm_plan told = sequence.run.plan(sequence.canvas.view());
+    check_plan(told, sequence.canvas.view(), model.info().n_vocab, sequence.sampler_id());
+    sequence.plan.take(told);
+    const dllm_plan& plan = sequence.plan.get();
+    if (plan.n_positions > 0) {
+      const std::uint32_t tokens = StepBatch::tokens_of(plan, sequence.canvas);
       if (batch.n_tokens() + tokens > limits.max_tokens) {
         throw Error(ErrorCode::bad_plugin,
                     fmt::format("the step needs {} rows, the engine was made for {}",
@@ -172,7 +175,7 @@ void Engine::Impl::plan_one(Sequence& sequence) {
                     fmt::format("sampler {}", sequence.sampler_id()),
                     "make the engine with larger limits");
       }
-      batch.add(sequence.plan, sequence.canvas, sequence.request.facts, sequence.request.seed);
+      batch.add(plan, sequence.canvas, sequence.request.facts, sequence.request.seed);
       in_batch.push_back(&sequence);
       return;
     }
@@ -211,7 +214,7 @@ void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, const dl
   const std::span<const dllm_edit> list(edits.edits, edits.n_edits);
   if (sequence.request.recorder) {
     sequence.request.recorder(
-        {canvas, sequence.plan, answers, all, list, edits.status == DLLM_RUN_FINISHED});
+        {canvas, sequence.plan.get(), answers, all, list, edits.status == DLLM_RUN_FINISHED});
   }
   sequence.canvas.apply(list, sequence.sampler_id());
   if (forward || !list.empty()) {
@@ -235,8 +238,9 @@ void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, const dl
 
 void Engine::Impl::apply_answers(std::size_t index) {
   Sequence& sequence = *in_batch[index];
+  const dllm_plan& plan = sequence.plan.get();
   try {
-    if (const auto bad = batch.first_non_finite(index, sequence.plan, stats)) {
+    if (const auto bad = batch.first_non_finite(index, plan, stats)) {
       throw Error(ErrorCode::bad_file,
                   fmt::format("the logits of position {} are not finite at step {}", *bad,
                               sequence.canvas.step()),
@@ -244,8 +248,7 @@ void Engine::Impl::apply_answers(std::size_t index) {
                   "its weights are damaged, or so large that it overflows: download or convert it "
                   "again");
     }
-    apply(sequence, batch.answers(index, sequence.plan, stats), batch.all_answers(index, stats),
-          true);
+    apply(sequence, batch.answers(index, plan, stats), batch.all_answers(index, stats), true);
   } catch (const Error& error) {
     sequence.fail(error);
   }

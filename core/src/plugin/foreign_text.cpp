@@ -37,6 +37,11 @@ std::string split_fix(std::string& fact) {
   return fix;
 }
 
+std::string message_of(const std::exception& error) {
+  const char* text = error.what();
+  return text == nullptr ? std::string("(no message)") : printable(text);
+}
+
 std::string ErrorBuffer::text() const {
   const char* begin = error_.message;
   return printable({begin, ::strnlen(begin, sizeof error_.message)});

@@ -1,6 +1,7 @@
 // Text that a plugin supplied, made safe to show, and its failures turned into our own Error.
 #pragma once
 
+#include <cfenv>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -40,15 +41,32 @@ Error plugin_error(dllm_status status, const ErrorBuffer& buffer, std::string_vi
 /// list".
 Error contract_error(std::string fact, std::string_view owner);
 
+/// Rounding, flushing of denormals and traps as they were, once foreign code returns: a plugin
+/// built with -ffast-math changes them for the thread that loads it, and with them the model's
+/// numbers.
+class KeptFloatingPoint {
+ public:
+  KeptFloatingPoint() noexcept { std::fegetenv(&kept_); }
+  KeptFloatingPoint(const KeptFloatingPoint&) = delete;
+  KeptFloatingPoint& operator=(const KeptFloatingPoint&) = delete;
+  ~KeptFloatingPoint() { std::fesetenv(&kept_); }
+
+ private:
+  std::fenv_t kept_{};
+};
+
+/// What an escaped exception says, safe to show; what() of a foreign one may be null.
+std::string message_of(const std::exception& error);
+
 /// Runs `call` of a plugin. Exceptions must not cross the C boundary; where one does, it becomes an
 /// Error (bad_plugin) that names the call.
 template <typename Call>
 auto guarded(std::string_view owner, std::string_view name, Call&& call) {
+  const KeptFloatingPoint kept;
   try {
     return call();
   } catch (const std::exception& e) {
-    throw contract_error(std::string(name) + "() let an exception escape: " + printable(e.what()),
-                         owner);
+    throw contract_error(std::string(name) + "() let an exception escape: " + message_of(e), owner);
   } catch (...) {
     throw contract_error(std::string(name) + "() let an exception of unknown type escape", owner);
   }
@@ -57,6 +75,7 @@ auto guarded(std::string_view owner, std::string_view name, Call&& call) {
 /// Runs a plugin's clean-up from a destructor.
 template <typename Call>
 void end_quietly(Call&& call) noexcept {
+  const KeptFloatingPoint kept;
   try {
     call();
   } catch (...) {  // NOLINT(bugprone-empty-catch)

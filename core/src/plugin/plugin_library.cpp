@@ -53,7 +53,7 @@ Refusal guarded_refusal(const char* what, Call&& call) {
   try {
     return call();
   } catch (const std::exception& e) {
-    return {fmt::format("{} let an exception escape: {}", what, printable(e.what())), kReport};
+    return {fmt::format("{} let an exception escape: {}", what, message_of(e)), kReport};
   } catch (...) {
     return {fmt::format("{} let an exception of unknown type escape", what), kReport};
   }
@@ -143,6 +143,7 @@ Refusal accept(const void* entry_result, PluginRecord& record) {
 }  // namespace
 
 Refusal load_plugin(const dllm_host_v1* host, PluginRecord& record) {
+  const KeptFloatingPoint kept;  // static constructors run too
   std::shared_ptr<shared_library> library;
   if (Refusal refusal = open_library(record.path, library); !refusal.fact.empty()) return refusal;
   if (!library->has(DLLM_PLUGIN_ENTRY_NAME)) {

@@ -90,6 +90,11 @@ dllm_edits SamplerRun::apply(const dllm_canvas& canvas, const dllm_stats& stats)
       name_, "apply", [&] { return table_->apply(run_, &shown, &told, &out, error.get()); });
   if (status != DLLM_OK) throw plugin_error(status, error, name_, "apply");
   check_list(out.edits, out.n_edits, "apply", "edits", name_);
+  if (out.n_edits > canvas.n_positions) {
+    throw contract_error(fmt::format("apply() named {} edits, the canvas has {} positions",
+                                     out.n_edits, canvas.n_positions),
+                         name_);
+  }
   if (out.status != DLLM_RUN_RUNNING && out.status != DLLM_RUN_FINISHED) {
     throw contract_error(
         fmt::format("apply() set run status {}, allowed are 0 (running) and 1 (finished)",

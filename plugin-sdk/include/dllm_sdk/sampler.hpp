@@ -43,6 +43,7 @@ struct RunHandle {
 // Cuts at a UTF-8 boundary where the message is too long.
 inline void write_message(dllm_error* error, const char* text) {
   if (error == nullptr) return;
+  if (text == nullptr) text = "an exception without a message";
   std::size_t length = std::strlen(text);
   if (length > sizeof(error->message) - 1) {
     length = sizeof(error->message) - 1;

@@ -13,6 +13,7 @@
 #ifndef DLLM_SDK_TESTING_HPP
 #define DLLM_SDK_TESTING_HPP
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dllm_sdk/row_statistics.hpp"
@@ -39,6 +41,69 @@ class Refused : public std::runtime_error {
   Refused(dllm_status plugin_status, const char* message)
       : std::runtime_error(message), status(plugin_status) {}
   dllm_status status;
+};
+
+inline dllm_error no_error() {
+  dllm_error error{};
+  error.struct_size = sizeof error;
+  return error;
+}
+inline void check(dllm_status status, const dllm_error& error) {
+  if (status != DLLM_OK) throw Refused(status, error.message);
+}
+
+/// One sequence as a host keeps it: a canvas that owns its arrays.
+struct Board {
+  /// Editable mask tokens are masked, other editable ones committed, the rest fixed.
+  Board(std::vector<std::int32_t> from, std::vector<std::uint8_t> may_edit, std::int32_t mask)
+      : ids(std::move(from)), editable(std::move(may_edit)), state(ids.size()), mask_id(mask) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      state[i] = editable[i] == 0 ? DLLM_POSITION_FIXED
+                 : ids[i] == mask ? DLLM_POSITION_MASKED
+                                  : DLLM_POSITION_COMMITTED;
+    }
+  }
+
+  /// Borrows this object.
+  dllm_canvas view() const {
+    dllm_canvas canvas{};
+    canvas.struct_size = sizeof canvas;
+    canvas.n_positions = static_cast<std::uint32_t>(ids.size());
+    canvas.ids = ids.data();
+    canvas.state = state.data();
+    canvas.editable = editable.data();
+    canvas.step = step;
+    return canvas;
+  }
+  std::size_t n_open() const {
+    return static_cast<std::size_t>(std::count(state.begin(), state.end(), DLLM_POSITION_MASKED));
+  }
+
+  /// Throws std::runtime_error for an edit that the engine would refuse.
+  void write(const dllm_edit& edit, std::uint32_t n_tokens) {
+    const bool inside = edit.position < ids.size() && editable[edit.position] != 0;
+    const bool masked = inside && state[edit.position] == DLLM_POSITION_MASKED;
+    const bool commit = edit.kind == DLLM_EDIT_COMMIT || edit.kind == DLLM_EDIT_COMMIT_REVOCABLE;
+    const bool token =
+        edit.kind == DLLM_EDIT_REMASK || (edit.token >= 0 && edit.token != mask_id &&
+                                          static_cast<std::uint32_t>(edit.token) < n_tokens);
+    if (!inside || masked != commit || !token || edit.kind > DLLM_EDIT_COMMIT_REVOCABLE) {
+      throw std::runtime_error("edit of kind " + std::to_string(edit.kind) + " at position " +
+                               std::to_string(edit.position) + " with token " +
+                               std::to_string(edit.token) + " is not allowed");
+    }
+    const bool remask = edit.kind == DLLM_EDIT_REMASK;
+    ids[edit.position] = remask ? mask_id : edit.token;
+    state[edit.position] = remask                                    ? DLLM_POSITION_MASKED
+                           : edit.kind == DLLM_EDIT_COMMIT_REVOCABLE ? DLLM_POSITION_REVOCABLE
+                                                                     : DLLM_POSITION_COMMITTED;
+  }
+
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint8_t> editable;
+  std::vector<std::uint8_t> state;
+  std::int32_t mask_id;
+  std::uint32_t step = 0;
 };
 
 struct PlayedRound {
@@ -111,7 +176,7 @@ class Game {
   /// it breaks the contract or never ends.
   Played play() {
     const auto sampler = create();
-    Board board(ids_);
+    Board board = this->board();
     Played played;
     const auto run = start(*sampler, board);
     for (bool finished = false; !finished;) {
@@ -131,41 +196,14 @@ class Game {
  private:
   static constexpr std::int32_t kStop = kStopToken;
 
-  struct Board {
-    explicit Board(const std::vector<std::int32_t>& from) : ids(from) {
-      for (const std::int32_t id : ids) {
-        const bool masked = id == kMaskToken;
-        state.push_back(masked ? DLLM_POSITION_MASKED : DLLM_POSITION_FIXED);
-        editable.push_back(masked ? 1 : 0);
-      }
-    }
-    dllm_canvas view() const {
-      dllm_canvas canvas{};
-      canvas.struct_size = sizeof canvas;
-      canvas.n_positions = static_cast<std::uint32_t>(ids.size());
-      canvas.ids = ids.data();
-      canvas.state = state.data();
-      canvas.editable = editable.data();
-      canvas.step = step;
-      return canvas;
-    }
-    std::vector<std::int32_t> ids;
-    std::vector<std::uint8_t> state;
+  Board board() const {
     std::vector<std::uint8_t> editable;
-    std::uint32_t step = 0;
-  };
+    for (const std::int32_t id : ids_) editable.push_back(id == kMaskToken ? 1 : 0);
+    return Board(ids_, editable, kMaskToken);
+  }
 
   using SamplerOwner = std::unique_ptr<dllm_sampler, void (*)(dllm_sampler*)>;
   using RunOwner = std::unique_ptr<dllm_sampler_run, void (*)(dllm_sampler_run*)>;
-
-  static dllm_error no_error() {
-    dllm_error error{};
-    error.struct_size = sizeof error;
-    return error;
-  }
-  static void check(dllm_status status, const dllm_error& error) {
-    if (status != DLLM_OK) throw Refused(status, error.message);
-  }
 
   SamplerOwner create() const {
     std::map<std::string, std::string> left = given_;
@@ -232,28 +270,8 @@ class Game {
     edits.struct_size = sizeof edits;
     check(table_.apply(&run, &view, &stats, &edits, &error), error);
     round.edits.assign(edits.edits, edits.edits + edits.n_edits);
-    for (const dllm_edit& edit : round.edits) write(edit, board);
+    for (const dllm_edit& edit : round.edits) board.write(edit, kVocabulary);
     return edits.status == DLLM_RUN_FINISHED;
-  }
-
-  static void write(const dllm_edit& edit, Board& board) {
-    const bool inside = edit.position < board.ids.size() && board.editable[edit.position] != 0;
-    const bool masked = inside && board.state[edit.position] == DLLM_POSITION_MASKED;
-    const bool commit = edit.kind == DLLM_EDIT_COMMIT || edit.kind == DLLM_EDIT_COMMIT_REVOCABLE;
-    const bool token =
-        edit.kind == DLLM_EDIT_REMASK || (edit.token >= 0 && edit.token != kMaskToken &&
-                                          edit.token < static_cast<std::int32_t>(kVocabulary));
-    if (!inside || masked != commit || !token || edit.kind > DLLM_EDIT_COMMIT_REVOCABLE) {
-      throw std::runtime_error("edit of kind " + std::to_string(edit.kind) + " at position " +
-                               std::to_string(edit.position) + " with token " +
-                               std::to_string(edit.token) + " is not allowed");
-    }
-    const bool remask = edit.kind == DLLM_EDIT_REMASK;
-    board.ids[edit.position] = remask ? kMaskToken : edit.token;
-    board.state[edit.position] = remask ? DLLM_POSITION_MASKED
-                                 : edit.kind == DLLM_EDIT_COMMIT_REVOCABLE
-                                     ? DLLM_POSITION_REVOCABLE
-                                     : DLLM_POSITION_COMMITTED;
   }
 
   const dllm_sampler_v1& table_;
