@@ -1,9 +1,17 @@
 #!/usr/bin/env python3
 """Where a prompt comes from, and what reaches the model of it (cases 2, 8 and 18)."""
 
+import ctypes
 import os
 
 from cli_case import FAILURE, FOLDER, USAGE, CliCase, main, model, parse_one_json, path, special_id, write
+
+
+def obey_file_permissions():
+    """Root may read every file: the program that is started next may not (capabilities(7))."""
+    drop_from_bounding_set, dac_override, dac_read_search = 24, 1, 2
+    for capability in (dac_override, dac_read_search):
+        ctypes.CDLL(None).prctl(drop_from_bounding_set, capability, 0, 0, 0)
 
 
 class Sources(CliCase):
@@ -38,10 +46,10 @@ class Sources(CliCase):
             self.assert_fails(result, USAGE, name, reason, "-f")
         utf16 = write("utf16.txt", "hi".encode("utf-16"))
         self.assert_fails(self.dllm("run", "-m", "absent.gguf", "-f", utf16), USAGE, "UTF-16")
-        if os.geteuid() != 0:
-            secret = write("secret.txt", b"x")
-            os.chmod(secret, 0)
-            self.assert_fails(self.dllm("run", "-m", "absent.gguf", "-f", secret), USAGE, "denied")
+        secret = write("secret.txt", b"x")
+        os.chmod(secret, 0)
+        result = self.dllm("run", "-m", "absent.gguf", "-f", secret, preexec_fn=obey_file_permissions)
+        self.assert_fails(result, USAGE, secret, "denied")
 
     def test_sources_that_never_end_are_refused(self):
         for option in ("-f", "-sysf", "--config"):
