@@ -42,7 +42,7 @@ DLLM_INLINE __m256i load_codes(const void* from) {
   return _mm256_load_si256(static_cast<const __m256i*>(from));
 }
 
-// What quantise_pairs left instead of sum16: sums of codes 4k, 4k + 1 and of 4k + 2, 4k + 3.
+// What keep_pairs left instead of sum16: sums of codes 4k, 4k + 1 and of 4k + 2, 4k + 3.
 DLLM_INLINE float half_sum(const ActivationGroup& a, int half) {
   int16_t pair[2];
   __builtin_memcpy(pair, &a.sum16[half], sizeof pair);

@@ -15,7 +15,7 @@ constexpr int kVectors = 2;
 constexpr int32_t kIntegerBits = 0x4B400000;   // of kIntegerOffset
 constexpr float kIntegerOffset = 12582912.0f;  // 1.5 * 2^23
 
-// quantise_halves leaves -32 * (sum of a half's codes) as an integer in place of sum16: what makes
+// keep_centring leaves -32 * (sum of a half's codes) as an integer in place of sum16: what makes
 // the codes of Q6_K signed again.
 constexpr int32_t kCentre = 32;
 
@@ -174,16 +174,9 @@ void unpack_codes(CodeType type, const WeightBlock& block, CodeTile& tile) {
   if (tile.is_signed) make_unsigned(tile);
 }
 
-// As row_math.inl's, with centring() in place of sum16.
-void quantise_halves(const float* x, ActivationGroup* out) {
-  quantise(x, out);
+// The integers of centring() in place of sum16.
+void keep_centring(ActivationGroup* out) {
   int32_t sums[2] = {0, 0};
   for (uint32_t k = 0; k < kGroupCols; ++k) sums[k / 16] -= kCentre * out->codes[k];
   __builtin_memcpy(out->sum16, sums, sizeof sums);
-}
-
-constexpr RowMath row_math() {
-  RowMath rows = kRowMath;
-  rows.quantise = quantise_halves;
-  return rows;
 }

@@ -156,16 +156,22 @@ void CpuBackend::reserve(const StepLimits& limits) {
   grow(hidden_tiles_done_, (limits.ffn_cols / kBlockCols + 1) * sizeof(std::uint32_t),
        "block counters");
   reserve_accumulators(tokens);
+  // A head's queries are an input of the output projection, so max_cols holds max_heads of them.
+  const std::uint32_t head_dim = cols / std::max(limits.max_heads, 1u);
   for (auto& each : scratch_) {
     grow(each->row, round_up(cols, kPadCols) * sizeof(float), "row scratch");
-    grow(each->attention, attention_thread_floats(cols) * sizeof(float), "attention scratch");
+    grow(each->attention, attention_thread_floats(head_dim) * sizeof(float), "attention scratch");
   }
-  const std::uint64_t key_blocks = limits.max_tokens / kKeyBlock + limits.max_sequences;
-  // Heads that are no multiple of 8 wide are padded: at most doubled.
-  grow(attention_panels_, key_blocks * 2 * kKeyBlock * 2 * cols * sizeof(float),
+  const std::uint32_t key_blocks = limits.max_tokens / kKeyBlock + limits.max_sequences;
+  // Heads that are no whole vectors wide are padded: at most doubled.
+  grow(attention_panels_, attention_panel_floats(2 * key_blocks, 1, cols) * sizeof(float),
        "attention panels");
   attention_items_.reserve(std::size_t{2} * (limits.max_sequences + 1));
-  grow(rope_table_, std::uint64_t{limits.max_tokens} * kRopeReserve * sizeof(float), "rope table");
+  for (RopeTable& each : rope_tables_) {
+    each.positions.reserve(limits.max_tokens);
+    grow(each.values, std::uint64_t{limits.max_tokens} * 2 * kRopeReserve * sizeof(float),
+         "rope table");
+  }
   rope_frequencies_.reserve(kRopeReserve / 2);
   reserve_head(limits.max_score_rows, limits.n_vocab);
   log_memory();

@@ -4,6 +4,7 @@
 // Thread rule: one thread per object, as Backend says; inside, every region is Arena::for_each.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,10 +21,8 @@
 
 namespace dllm::cpu {
 
-/// Keys that attention takes at a time.
-constexpr std::uint32_t kKeyBlock = 64;
 /// Widest rotation the rope table is reserved for; a wider one grows it in the first step.
-constexpr std::uint32_t kRopeReserve = 256;
+constexpr std::uint32_t kRopeReserve = 128;
 
 class CpuBuffer final : public Buffer {
  public:
@@ -80,6 +79,16 @@ struct PanelMemory {
   AlignedMemory block_scales;
   AlignedMemory block_sums;
   AlignedMemory scaled_blocks;
+};
+
+/// Cosines and sines of a list of positions, and what they were made of.
+struct RopeTable {
+  RopeKind kind = RopeKind::norm;
+  std::uint32_t n_rot = 0;
+  double theta = 0;
+  double scale = 0;
+  std::vector<std::int32_t> positions;
+  AlignedMemory values;
 };
 
 struct CpuOptions {
@@ -139,6 +148,8 @@ class CpuBackend final : public Backend {
   void quantise_block(const float* x, std::uint64_t group_stride, const Panel& panel,
                       std::uint32_t block, std::uint32_t row) const;
   void finish_hidden_tile(const Panel& hidden, std::uint32_t tile, const float* values);
+  void prepare_codes(TensorView x, const float* weights, float eps, const Panel& panel);
+  void prepare_rows(TensorView x, const float* weights, float eps, const Panel& panel);
   // linear.cpp
   void add_products(const Panel& panel, const Matrix& weight, const Weight* bias,
                     TensorView residual);
@@ -151,9 +162,13 @@ class CpuBackend final : public Backend {
   void add_products_work(StageTimer& timer, const Matrix& weight, std::uint32_t n_rows) const;
   std::uint32_t tile_grain(const Matrix& weight, std::uint32_t n_rows) const;
   // rope.cpp
-  void fill_rope_table(const IndexList& positions, const RopeParams& params);
+  const float* rope_table(const IndexList& positions, const RopeParams& params);
+  void fill_rope_table(RopeTable& table, std::span<const std::int32_t> positions,
+                       const RopeParams& params);
   // attention.cpp
   std::uint64_t attention_thread_floats(std::uint32_t head_dim) const;
+  std::uint64_t attention_panel_floats(std::uint32_t n_key_blocks, std::uint32_t n_kv_heads,
+                                       std::uint32_t head_dim) const;
   // head_stats.cpp, head_filter.cpp
   void reserve_head(std::uint32_t n_rows, std::uint32_t n_vocab);
   void list_head_rows(std::span<const StatsRequest> requests, std::uint32_t n_vocab);
@@ -175,12 +190,13 @@ class CpuBackend final : public Backend {
   PanelMemory input_;
   PanelMemory hidden_;  // between the two halves of gated_mlp
   AlignedMemory hidden_tiles_done_;
-  AlignedMemory rope_table_;
+  std::array<RopeTable, 2> rope_tables_;  // the one used last comes first
   std::vector<double> rope_frequencies_;
   AlignedMemory attention_panels_;
   std::vector<std::uint32_t> attention_items_;
   std::vector<HeadRow> head_rows_;
   AlignedMemory head_partials_;
+  AlignedMemory head_best_draws_;
   AlignedMemory head_probes_;  // logits of prob_of ids
   AlignedMemory stored_logits_;
 };

@@ -75,10 +75,11 @@ std::uint32_t filter(const StatsRequest& request, const float* logits, std::uint
 }
 
 Draw draw_of(const Kernels& kernels, const HeadRow& row, const float* logits, std::uint32_t n_vocab,
-             const Candidate* kept, std::uint32_t n_kept) {
+             std::int32_t argmax, const Candidate* kept, std::uint32_t n_kept) {
   const StatsRequest& request = *row.request;
   Draw best;
   if (!kept) {
+    best.value = noised(request, row.position, argmax, logits[argmax]);
     draw_candidates(kernels, request, row.position, 0, logits, n_vocab, best);
     return best;
   }
@@ -146,21 +147,22 @@ void whole_row_stats(const Kernels& kernels, const HeadRow& row, float* logits,
                      std::uint32_t n_vocab, Candidate* work, HeadStats& stats) {
   const StatsRequest& request = *row.request;
   TilePartial whole;
-  whole.bad = kernels.rows.extent(logits, n_vocab).bad;
-  suppress(request, 0, n_vocab, logits);
-  const float max = kernels.rows.extent(logits, n_vocab).max;
+  Extent extent = kernels.rows.extent(logits, n_vocab);
+  whole.bad = extent.bad;
+  if (suppress(request, 0, n_vocab, logits)) extent = kernels.rows.extent(logits, n_vocab);
+  const float max = extent.max;
   if (whole.bad || max == kNone) {
     write_row(row, whole, logits, stats);
     return;
   }
-  whole.argmax = static_cast<std::int32_t>(index_of(logits, n_vocab, max));
+  whole.argmax = static_cast<std::int32_t>(kernels.rows.index_of(logits, n_vocab, max));
   whole.argmax_logit = max;
 
   const bool filtered = has_filter(request, n_vocab);
   const std::uint32_t n_kept = filtered ? filter(request, logits, n_vocab, max, work) : 0;
-  whole.draw = request.temperature > 0
-                   ? draw_of(kernels, row, logits, n_vocab, filtered ? work : nullptr, n_kept)
-                   : Draw{static_cast<double>(max), whole.argmax, max};
+  whole.draw = request.temperature > 0 ? draw_of(kernels, row, logits, n_vocab, whole.argmax,
+                                                 filtered ? work : nullptr, n_kept)
+                                       : Draw{static_cast<double>(max), whole.argmax, max};
   if (filtered && request.domain == Domain::filtered) keep_only(logits, n_vocab, work, n_kept);
   suppress_confidence(request, 0, n_vocab, logits);
 
@@ -169,16 +171,14 @@ void whole_row_stats(const Kernels& kernels, const HeadRow& row, float* logits,
     const auto id = static_cast<std::uint32_t>(request.prob_of[j]);
     probes[j] = id < n_vocab ? logits[id] : kNone;
   }
-  whole.max = kernels.rows.extent(logits, n_vocab).max;
+  extent = kernels.rows.extent(logits, n_vocab);
+  whole.max = extent.max;
+  whole.second = extent.second;
   if (whole.max != kNone) {
     const ExpSums sums =
         kernels.rows.exp_sums(logits, n_vocab, whole.max, confidence_inverse_temperature(request));
     whole.sum = sums.sum;
     whole.weighted = sums.weighted;
-    const std::uint32_t at = index_of(logits, n_vocab, whole.max);
-    logits[at] = kNone;
-    whole.second = kernels.rows.extent(logits, n_vocab).max;
-    logits[at] = whole.max;
   }
   write_row(row, whole, probes, stats);
   if ((request.want & kStatTopList) != 0) write_top_list(row, whole, logits, n_vocab, work, stats);

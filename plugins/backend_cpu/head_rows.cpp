@@ -1,6 +1,7 @@
 #include "head_rows.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -11,12 +12,17 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-void suppress_ids(std::span<const std::int32_t> ids, std::uint32_t first_id, std::uint32_t n,
+// True where the range has one of the ids.
+bool suppress_ids(std::span<const std::int32_t> ids, std::uint32_t first_id, std::uint32_t n,
                   float* logits) {
+  bool any = false;
   for (const std::int32_t id : ids) {
     const std::int64_t i = std::int64_t{id} - first_id;
-    if (i >= 0 && i < n) logits[i] = kNone;
+    if (i < 0 || i >= n) continue;
+    logits[i] = kNone;
+    any = true;
   }
+  return any;
 }
 
 // Saturates where a tiny temperature takes it out of f32.
@@ -39,22 +45,20 @@ void blend(float* logits, const float* pair, std::uint32_t n, float guidance_sca
   for (std::uint32_t i = 0; i < n; ++i) logits[i] = pair[i] + factor * (logits[i] - pair[i]);
 }
 
-void suppress(const StatsRequest& request, std::uint32_t first_id, std::uint32_t n, float* logits) {
-  suppress_ids(request.suppress_both, first_id, n, logits);
-  if (request.allow_all) return;
-  suppress_ids({&request.mask_id, 1}, first_id, n, logits);
-  for (std::uint32_t i = std::max(request.n_tokens, first_id); i < first_id + n; ++i)
+bool suppress(const StatsRequest& request, std::uint32_t first_id, std::uint32_t n, float* logits) {
+  bool any = suppress_ids(request.suppress_both, first_id, n, logits);
+  if (request.allow_all) return any;
+  any |= suppress_ids({&request.mask_id, 1}, first_id, n, logits);
+  for (std::uint32_t i = std::max(request.n_tokens, first_id); i < first_id + n; ++i) {
     logits[i - first_id] = kNone;
+    any = true;
+  }
+  return any;
 }
 
 bool suppress_confidence(const StatsRequest& request, std::uint32_t first_id, std::uint32_t n,
                          float* logits) {
-  const bool any = std::any_of(
-      request.suppress_confidence.begin(), request.suppress_confidence.end(), [&](std::int32_t id) {
-        return std::int64_t{id} >= first_id && std::int64_t{id} < std::int64_t{first_id} + n;
-      });
-  if (any) suppress_ids(request.suppress_confidence, first_id, n, logits);
-  return any;
+  return suppress_ids(request.suppress_confidence, first_id, n, logits);
 }
 
 bool has_no_confidence(const StatsRequest& request, std::int32_t id) {
@@ -76,121 +80,103 @@ double noised(const StatsRequest& request, std::uint32_t position, std::int32_t 
 }
 
 // An id can only win where g = -ln(-ln u) > best - z, that is -ln u < e^(z - best). Since
-// -ln u >= 1 - u, no id with 1 - u >= e^(z - best) can: two logarithms are spared for nearly all
-// ids, and the winner is exactly that of the plain loop. `best` only rises, so the value at the
-// start of a block is on the safe side; the slack covers the f32 exponential and the rounding of z
-// - best.
+// -ln u >= 1 - u, no id with 1 - u >= e^(z - best) can: kernels.rows.may_win draws and compares 64
+// ids at a time in f32, and only the few that it leaves get two logarithms, in double. The slack
+// covers its roundings: of l / T (two, on |z| <= |best| + 30 wherever it matters), of b, of the
+// exponential and of u. So the winner is exactly that of the plain loop.
 void draw_candidates(const Kernels& kernels, const StatsRequest& request, std::uint32_t position,
                      std::uint32_t first_id, const float* logits, std::uint32_t n, Draw& best) {
   constexpr std::uint32_t kBlock = 64;
-  constexpr float kSmallestRest = 1.1e-10f;  // below any 1 - u = (k + 0.5) / 2^32
-  const double temperature = request.temperature;
-  float limits[kBlock];
+  constexpr double kLogOfRange = 22.18070977791825;  // ln 2^32
+  const DrawKey key{request.seed, request.step, position, DLLM_DRAW_CANDIDATE};
+  const float inverse = 1.0f / request.temperature;
+  float padded[kBlock];
   for (std::uint32_t begin = 0; begin < n; begin += kBlock) {
-    const std::uint32_t count = std::min(kBlock, n - begin);
-    const double slack = 1e-4 + std::abs(best.id < 0 ? 0.0 : best.value) * 4e-16;
-    for (std::uint32_t i = 0; i < kBlock; ++i) {
-      const float logit = i < count ? logits[begin + i] : kNone;
-      const double lead =
-          best.id < 0 ? 80.0 : static_cast<double>(logit) / temperature - best.value + slack;
-      limits[i] = logit == kNone ? -1000.0f : static_cast<float>(std::clamp(lead, -1000.0, 80.0));
+    const float* block = logits + begin;
+    if (n - begin < kBlock) {
+      std::fill(std::copy_n(block, n - begin, padded), padded + kBlock, kNone);
+      block = padded;
     }
-    kernels.rows.exponentials(limits, kBlock);
-    for (std::uint32_t i = 0; i < count; i += 4) {
-      const float* limit = limits + i;
-      if (std::max({limit[0], limit[1], limit[2], limit[3]}) < kSmallestRest) continue;
-      std::uint32_t words[4];
-      dllm_philox4x32(request.seed, request.step, position, (first_id + begin + i) / 4,
-                      DLLM_DRAW_CANDIDATE, words);
-      for (std::uint32_t j = 0; j < 4 && i + j < count; ++j) {
-        const double u = (words[j] + 0.5) * (1.0 / 4294967296.0);
-        if (1.0 - u >= static_cast<double>(limit[j])) continue;
-        const float logit = logits[begin + i + j];
-        if (logit == kNone) continue;
-        const double value = static_cast<double>(logit) / temperature - std::log(-std::log(u));
-        if (value > best.value)
-          best = {value, static_cast<std::int32_t>(first_id + begin + i + j), logit};
-      }
+    const double slack = 1e-4 + 4e-7 * (std::abs(best.value) + 30);
+    // Where f32 ends, NaN: nothing is sure.
+    const float offset = std::abs(best.value) < 1e30
+                             ? static_cast<float>(kLogOfRange + slack - best.value)
+                             : std::numeric_limits<float>::quiet_NaN();
+    std::uint64_t left = kernels.rows.may_win(key, first_id + begin, block, inverse, offset);
+    for (; left != 0; left &= left - 1) {
+      const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
+      if (block[i] == kNone) continue;
+      const auto id = static_cast<std::int32_t>(first_id + begin + i);
+      const double value = noised(request, position, id, block[i]);
+      if (value > best.value || (value == best.value && best.id < 0)) best = {value, id, block[i]};
     }
   }
 }
 
-std::uint32_t index_of(const float* logits, std::uint32_t n, float value) {
-  std::uint32_t i = 0;
-  while (i < n && logits[i] != value) ++i;
-  return i;
-}
-
 TilePartial reduce_tile(const Kernels& kernels, const HeadRow& row, std::uint32_t first_id,
-                        float* logits, std::uint32_t n, float* probes) {
+                        float* logits, std::uint32_t n, double best_elsewhere, float* probes) {
   const StatsRequest& request = *row.request;
   TilePartial out;
-  out.bad = kernels.rows.extent(logits, n).bad;
-  suppress(request, first_id, n, logits);
+  Extent extent = kernels.rows.extent(logits, n);
+  out.bad = extent.bad;
+  if (suppress(request, first_id, n, logits)) extent = kernels.rows.extent(logits, n);
   if (out.bad) return out;
-  float max = kernels.rows.extent(logits, n).max;
-  if (max != kNone) {
-    const std::uint32_t at = index_of(logits, n, max);
-    out.argmax_logit = max;
-    out.argmax = static_cast<std::int32_t>(first_id + at);
+  if (extent.max != kNone) {
+    out.argmax_logit = extent.max;
+    out.argmax = static_cast<std::int32_t>(first_id + kernels.rows.index_of(logits, n, extent.max));
     if ((request.want & kStatSampled) != 0) {
       if (request.temperature > 0) {
-        draw_candidates(kernels, request, row.position, first_id, logits, n, out.draw);
+        Draw best;
+        best.value = std::isfinite(best_elsewhere)
+                         ? best_elsewhere
+                         : noised(request, row.position, out.argmax, extent.max);
+        draw_candidates(kernels, request, row.position, first_id, logits, n, best);
+        if (best.id >= 0) out.draw = best;
       } else {
-        out.draw = {static_cast<double>(max), out.argmax, max};
+        out.draw = {static_cast<double>(extent.max), out.argmax, extent.max};
       }
     }
   }
   if (!wants_distribution(request.want)) return out;
-  if (suppress_confidence(request, first_id, n, logits)) max = kernels.rows.extent(logits, n).max;
+  if (suppress_confidence(request, first_id, n, logits)) extent = kernels.rows.extent(logits, n);
   for (std::size_t j = 0; j < request.prob_of.size(); ++j) {
     const std::int64_t i = std::int64_t{request.prob_of[j]} - first_id;
     if (i >= 0 && i < n) probes[j] = logits[i];
   }
-  if (max == kNone) return out;
+  if (extent.max == kNone) return out;
   const ExpSums sums =
-      kernels.rows.exp_sums(logits, n, max, confidence_inverse_temperature(request));
-  out.max = max;
+      kernels.rows.exp_sums(logits, n, extent.max, confidence_inverse_temperature(request));
+  out.max = extent.max;
+  out.second = extent.second;
   out.sum = sums.sum;
   out.weighted = sums.weighted;
-  if ((request.want & kStatTop2) != 0) {
-    logits[index_of(logits, n, max)] = kNone;
-    out.second = kernels.rows.extent(logits, n).max;
-  }
   return out;
 }
 
-void merge(TilePartial& into, const TilePartial& next, float inverse_temperature) {
-  into.bad |= next.bad;
-  if (next.argmax_logit > into.argmax_logit) {
-    into.argmax_logit = next.argmax_logit;
-    into.argmax = next.argmax;
+TilePartial merge_tiles(const TilePartial* tiles, std::uint32_t n_tiles,
+                        float inverse_temperature) {
+  TilePartial whole;
+  for (std::uint32_t i = 0; i < n_tiles; ++i) {
+    const TilePartial& tile = tiles[i];
+    whole.bad |= tile.bad;
+    if (tile.argmax_logit > whole.argmax_logit) {
+      whole.argmax_logit = tile.argmax_logit;
+      whole.argmax = tile.argmax;
+    }
+    if (tile.draw.value > whole.draw.value) whole.draw = tile.draw;
+    whole.second = std::max({whole.second, tile.second, std::min(whole.max, tile.max)});
+    whole.max = std::max(whole.max, tile.max);
   }
-  if (next.draw.value > into.draw.value) into.draw = next.draw;
-  if (next.max == kNone) return;
-  if (into.max == kNone) {
-    into.max = next.max;
-    into.second = next.second;
-    into.sum = next.sum;
-    into.weighted = next.weighted;
-    return;
-  }
-  const float max = std::max(into.max, next.max);
-  into.second = std::max({into.second, next.second, std::min(into.max, next.max)});
-  // sum e^d (d + shift) = weighted + shift * sum, all times e^shift.
-  const auto shifted = [&](const TilePartial& part, double& sum, double& weighted) {
-    const double shift = (static_cast<double>(part.max) - max) * inverse_temperature;
+  if (whole.bad || whole.max == kNone) return whole;
+  for (std::uint32_t i = 0; i < n_tiles; ++i) {
+    if (tiles[i].max == kNone) continue;
+    // sum e^d (d + shift) = weighted + shift * sum, all times e^shift.
+    const double shift = (static_cast<double>(tiles[i].max) - whole.max) * inverse_temperature;
     const double factor = std::exp(shift);
-    sum += factor * part.sum;
-    if (factor > 0) weighted += factor * (part.weighted + shift * part.sum);
-  };
-  double sum = 0;
-  double weighted = 0;
-  shifted(into, sum, weighted);
-  shifted(next, sum, weighted);
-  into.max = max;
-  into.sum = sum;
-  into.weighted = weighted;
+    whole.sum += factor * tiles[i].sum;
+    if (factor > 0) whole.weighted += factor * (tiles[i].weighted + shift * tiles[i].sum);
+  }
+  return whole;
 }
 
 double probability(const TilePartial& row, float logit, float inverse_temperature) {

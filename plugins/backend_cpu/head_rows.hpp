@@ -43,8 +43,9 @@ struct TilePartial {
 /// l = u + (w + 1)(c - u), in place.
 void blend(float* logits, const float* pair, std::uint32_t n, float guidance_scale);
 
-/// Sets -inf what the request suppresses everywhere, among ids [first_id, first_id + n).
-void suppress(const StatsRequest& request, std::uint32_t first_id, std::uint32_t n, float* logits);
+/// Sets -inf what the request suppresses everywhere, among ids [first_id, first_id + n); true where
+/// there was any.
+bool suppress(const StatsRequest& request, std::uint32_t first_id, std::uint32_t n, float* logits);
 
 /// Sets -inf ids of `suppress_confidence` in the range; true where there was one.
 bool suppress_confidence(const StatsRequest& request, std::uint32_t first_id, std::uint32_t n,
@@ -55,21 +56,21 @@ bool has_no_confidence(const StatsRequest& request, std::int32_t id);
 float confidence_inverse_temperature(const StatsRequest& request);
 
 /// Raises `best` by the candidates of one stretch (first_id a multiple of 4), temperature > 0.
+/// best.value starts as the value of any of the row's candidates, so that few need a logarithm; its
+/// id is -1 until one here reaches it.
 void draw_candidates(const Kernels& kernels, const StatsRequest& request, std::uint32_t position,
                      std::uint32_t first_id, const float* logits, std::uint32_t n, Draw& best);
 /// The exact noised value of one id.
 double noised(const StatsRequest& request, std::uint32_t position, std::int32_t id, float logit);
 
-/// First index of `value` in logits; n where absent.
-std::uint32_t index_of(const float* logits, std::uint32_t n, float value);
-
 /// One tile of a streamed row. `logits` are the tile's (after guidance) and get overwritten;
+/// `best_elsewhere`: the draw value of another tile, or -inf, below which no draw is reported;
 /// `probes[j]` receives the logit of request.prob_of[j] where the tile holds that id.
 TilePartial reduce_tile(const Kernels& kernels, const HeadRow& row, std::uint32_t first_id,
-                        float* logits, std::uint32_t n, float* probes);
+                        float* logits, std::uint32_t n, double best_elsewhere, float* probes);
 
-/// Adds the next tile of the same row.
-void merge(TilePartial& into, const TilePartial& next, float inverse_temperature);
+/// The tiles of a row, in order, as one.
+TilePartial merge_tiles(const TilePartial* tiles, std::uint32_t n_tiles, float inverse_temperature);
 
 /// Probability under D of an id with this logit; -inf has none.
 double probability(const TilePartial& row, float logit, float inverse_temperature);

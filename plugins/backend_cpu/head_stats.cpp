@@ -5,6 +5,7 @@
 // Rows with filters or a top list are stored whole instead, a bounded number at a time
 // (head_filter.cpp).
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -54,10 +55,27 @@ class StatsTimer {
 // of the first row goes.
 void copy_tiles(const float* acc, std::uint32_t n_rows, const Matrix& output, TileRange tiles,
                 float* to, std::uint64_t stride) {
-  for (std::uint32_t i = 0; i < tiles.count; ++i)
+  for (std::uint32_t i = 0; i < tiles.count; ++i, to += kTileRows) {
+    const std::uint32_t n = output.tile_rows(tiles.first + i);
     for (std::uint32_t r = 0; r < n_rows; ++r, acc += kTileRows)
-      std::memcpy(to + r * stride + i * kTileRows, acc,
-                  output.tile_rows(tiles.first + i) * sizeof(float));
+      if (n == kTileRows) {  // a size the compiler knows
+        std::memcpy(to + r * stride, acc, kTileRows * sizeof(float));
+      } else {
+        std::memcpy(to + r * stride, acc, n * sizeof(float));
+      }
+  }
+}
+
+// The best draw of a row so far, shared by the threads. Whoever sees an old value only compares
+// more candidates: which one wins does not depend on it.
+double best_draw(double& shared) {
+  return std::atomic_ref<double>(shared).load(std::memory_order_relaxed);
+}
+void raise_best_draw(double& shared, double value) {
+  const std::atomic_ref<double> best(shared);
+  double seen = best.load(std::memory_order_relaxed);
+  while (value > seen && !best.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
 }
 
 }  // namespace
@@ -66,6 +84,7 @@ void CpuBackend::reserve_head(std::uint32_t n_rows, std::uint32_t n_vocab) {
   head_rows_.reserve(n_rows);
   grow(head_partials_, std::uint64_t{n_rows} * stats_tiles(n_vocab) * sizeof(TilePartial),
        "head statistics");
+  grow(head_best_draws_, n_rows * sizeof(double), "head statistics");
   grow(head_probes_, std::uint64_t{n_rows} * kProbes * sizeof(float), "head statistics");
   grow(stored_logits_, stored_bytes(n_rows, n_vocab), "stored logits");
   const std::uint64_t tile_bytes = std::uint64_t{n_rows} * kStatsTile * sizeof(float);
@@ -114,6 +133,8 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
       head_rows_.begin());
   auto* partials = head_partials_.as<TilePartial>();
   auto* probes = head_probes_.as<float>();
+  auto* best_draws = head_best_draws_.as<double>();
+  std::fill_n(best_draws, n_rows, Draw().value);
 
   const std::uint32_t tiles_each = TilePasses(multiplier_, output, panel.n_rows).tiles_each();
   const std::int64_t begin_ns = profile_ ? profile_now_ns() : 0;
@@ -138,10 +159,13 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
         blend(logits + std::uint64_t{row.row} * kStatsTile,
               logits + std::uint64_t{row.pair_row} * kStatsTile, n, row.request->guidance_scale);
     }
-    for (std::uint32_t r = 0; r < n_rows; ++r)
-      partials[std::uint64_t{r} * n_tiles + tile] = reduce_tile(
-          kernels_, head_rows_[r], first_id, logits + std::uint64_t{head_rows_[r].row} * kStatsTile,
-          n, probes + std::uint64_t{r} * kProbes);
+    for (std::uint32_t r = 0; r < n_rows; ++r) {
+      const HeadRow& row = head_rows_[r];
+      TilePartial& partial = partials[std::uint64_t{r} * n_tiles + tile];
+      partial = reduce_tile(kernels_, row, first_id, logits + std::uint64_t{row.row} * kStatsTile,
+                            n, best_draw(best_draws[r]), probes + std::uint64_t{r} * kProbes);
+      if (partial.draw.id >= 0) raise_best_draw(best_draws[r], partial.draw.value);
+    }
     if (!profile_) return;
     scratch(slot).products_ns += products_end_ns - item_ns;
     scratch(slot).stats_ns += profile_now_ns() - products_end_ns;
@@ -151,9 +175,7 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
   const StatsTimer timer(profile_);
   arena_.for_each(n_rows, 4, [&](std::uint32_t r, unsigned) {
     const float inverse = confidence_inverse_temperature(*head_rows_[r].request);
-    TilePartial whole = partials[std::uint64_t{r} * n_tiles];
-    for (std::uint32_t tile = 1; tile < n_tiles; ++tile)
-      merge(whole, partials[std::uint64_t{r} * n_tiles + tile], inverse);
+    const TilePartial whole = merge_tiles(partials + std::uint64_t{r} * n_tiles, n_tiles, inverse);
     write_row(head_rows_[r], whole, probes + std::uint64_t{r} * kProbes, stats);
   });
 }

@@ -83,9 +83,10 @@ struct ExpSums {
   double weighted;  // of exp(d) * d
 };
 
-/// Largest value of a stretch, and whether anything in it is NaN or +inf.
+/// The two largest values of a stretch (equal where they tie), and whether any is NaN or +inf.
 struct Extent {
   float max;
+  float second;
   bool bad;
 };
 
@@ -120,24 +121,98 @@ struct FastKernels {
   uint32_t pass_tiles;
 };
 
+/// Rows to quantise, n_groups groups of kGroupCols inputs each: x[r * stride + i], times
+/// factors[r] * weight[i] where weight is not null.
+struct QuantiseRows {
+  const float* x;
+  uint64_t stride;
+  uint32_t n_rows;
+  uint32_t n_groups;
+  const float* factors;
+  const float* weight;
+};
+
+/// A draw's Philox key and counter (dllm_sdk/philox.h) but for the id.
+struct DrawKey {
+  uint64_t seed;
+  uint32_t step;
+  uint32_t position;
+  uint32_t purpose;
+};
+
+/// Keys that attention takes at a time, and queries that walk over them together.
+constexpr uint32_t kKeyBlock = 64;
+constexpr uint32_t kQueryBlock = 48;
+
+/// One head of n_rows <= kQueryBlock queries: q[r * stride + d]; results have the same stride.
+struct AttentionQueries {
+  const float* q;
+  uint64_t stride;
+  uint32_t n_rows;
+  uint32_t head_dim;
+  float scale;
+};
+
+/// Packed keys and values of one head: kKeyBlock keys every `stride` floats; of a panel the first
+/// head_dim * kKeyBlock floats are the keys.
+struct AttentionPanels {
+  const float* first;
+  uint64_t stride;
+  uint32_t n_keys;
+};
+
+/// One thread's work space.
+struct AttentionScratch {
+  float* queries;  // [kQueryBlock][head_dim]
+  float* scores;   // [kQueryBlock][kKeyBlock]
+  float* out;      // [kQueryBlock][head_dim, padded to whole vectors]
+  float* max;      // [kQueryBlock]
+  float* sums;     // [kQueryBlock][lanes]
+};
+
+struct AttentionMath {
+  uint32_t lanes;  // floats of a vector, at most 16
+  /// Packs n_keys <= kKeyBlock rows of one head's keys, values; `panel` is theirs alone.
+  void (*pack_keys)(const float* k, uint64_t stride, uint32_t n_keys, uint32_t head_dim,
+                    float* panel);
+  void (*pack_values)(const float* v, uint64_t stride, uint32_t n_keys, uint32_t head_dim,
+                      float* panel);
+  /// out[r] = softmax(scale q k^T) v.
+  void (*attend)(const AttentionQueries& in, const AttentionPanels& keys,
+                 const AttentionScratch& work, float* out);
+};
+
 /// Row-wise arithmetic: one source (row_math.inl) that each table compiles to its own width.
 struct RowMath {
-  /// out = x * weight / sqrt(mean(x^2) + eps); the mean in double. out may alias x.
+  /// 1 / sqrt(mean(x^2) + eps), the mean in double.
+  float (*norm_factor)(const float* x, uint32_t n, float eps);
+  /// out = x * norm_factor(x) * weight; out may alias x.
   void (*normalise)(const float* x, const float* weight, uint32_t n, float eps, float* out);
-  /// Quantises 32 values. A value that is not finite makes the scale NaN, so that it is not lost.
-  void (*quantise)(const float* x, ActivationGroup* out);
+  /// Group g of row r goes to out[g * group_stride + r]. A value that is not finite makes its
+  /// group's scale NaN, so that it is not lost.
+  void (*quantise)(const QuantiseRows& in, ActivationGroup* out, uint64_t group_stride);
   /// out = silu(gate) * up, n values.
   void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
+  /// Rotates the leading n_rot values of each head of a row. Pairs (2i, 2i + 1): the table holds
+  /// n_rot cosines, each twice, then n_rot sines, of each pair -sine and sine. Pairs
+  /// (i, i + n_rot / 2): n_rot / 2 cosines, then n_rot / 2 sines.
+  void (*rotate_pairs)(float* row, uint32_t n_heads, uint32_t head_dim, const float* table,
+                       uint32_t n_rot);
+  void (*rotate_halves)(float* row, uint32_t n_heads, uint32_t head_dim, const float* table,
+                        uint32_t n_rot);
   /// x = exp(x) in place.
   void (*exponentials)(float* x, uint32_t n);
-  /// One online-softmax step over n scores: scales them, raises *max, replaces each by
-  /// exp(score - max), adds their sum to *sum (already rescaled) and returns the factor that
-  /// earlier results must be multiplied by.
-  float (*softmax_step)(float* scores, uint32_t n, float scale, float* max, float* sum);
   Extent (*extent)(const float* x, uint32_t n);
   ExpSums (*exp_sums)(const float* x, uint32_t n, float max, float inverse_temperature);
+  /// First index of `value`; n where there is none.
+  uint32_t (*index_of)(const float* x, uint32_t n, float value);
+  /// Of 64 ids from first_id (a multiple of 4): bit i is 0 only where id first_id + i surely has
+  /// l * inverse_temperature + g < b, for the b that `offset` = ln 2^32 + slack - b was made of.
+  uint64_t (*may_win)(const DrawKey& key, uint32_t first_id, const float* logits,
+                      float inverse_temperature, float offset);
   /// n binary16 values to f32.
   void (*widen_halves)(const uint8_t* from, uint32_t n, float* to);
+  AttentionMath attention;
 };
 
 struct BlockKernels;

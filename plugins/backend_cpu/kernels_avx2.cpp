@@ -84,9 +84,8 @@ void multiply_codes(const CodeTile& tile, const ActivationGroup* panel, uint32_t
   multiply(tile, panel, group_stride, n_rows, acc);
 }
 
-// As row_math.inl's, with the sums of half_sum() in place of sum16.
-void quantise_pairs(const float* x, ActivationGroup* out) {
-  quantise(x, out);
+// The sums of half_sum() in place of sum16.
+void keep_pairs(ActivationGroup* out) {
   const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(out->codes));
   __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), codes);
   pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0x4E));
@@ -95,13 +94,8 @@ void quantise_pairs(const float* x, ActivationGroup* out) {
   __builtin_memcpy(out->sum16, words, sizeof words);
 }
 
-constexpr RowMath row_math() {
-  RowMath rows = kRowMath;
-  rows.quantise = quantise_pairs;
-  return rows;
-}
-
-constexpr Kernels kTable = {"avx2", unpack_codes, multiply_codes, multiply_add, row_math()};
+constexpr Kernels kTable = {"avx2", unpack_codes, multiply_codes, multiply_add,
+                            row_math_keeping<keep_pairs>()};
 
 }  // namespace
 

@@ -26,7 +26,8 @@ DLLM_INLINE __m256i dot_add(__m256i sum, __m256i weights, __m256i activations) {
 #include "codes_vnni256.inl"
 #include "floats_avx2.inl"
 
-constexpr Kernels kTable = {"avxvnni", unpack_codes, multiply_codes, multiply_add, row_math()};
+constexpr Kernels kTable = {"avxvnni", unpack_codes, multiply_codes, multiply_add,
+                            row_math_keeping<keep_centring>()};
 
 }  // namespace
 

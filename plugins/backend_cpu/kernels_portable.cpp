@@ -1,5 +1,6 @@
 // Kernels for any processor: plain C++, no instruction beyond the build's baseline. The reference
 // that the others are compared with, so it is written to be read, not to be fast.
+#include "dllm_sdk/philox.h"
 #include "kernels.hpp"
 
 namespace dllm::cpu {
@@ -72,13 +73,11 @@ void multiply_codes(const CodeTile& tile, const ActivationGroup* panel, uint32_t
 void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a, uint32_t lda,
                   const float* b, uint32_t ldb, float* c, uint32_t ldc) {
   for (uint32_t r = 0; r < n_rows; ++r)
-    for (uint32_t j = 0; j < n_lanes; j += 8) {
-      F8 sum = {};
+    for (uint32_t j = 0; j < n_lanes; ++j) {
+      float sum = 0;
       for (uint32_t k = 0; k < n_k; ++k)
-        sum +=
-            load8(b + static_cast<uint64_t>(k) * ldb + j) * a[static_cast<uint64_t>(r) * lda + k];
-      float* at = c + static_cast<uint64_t>(r) * ldc + j;
-      store8(at, load8(at) + sum);
+        sum += a[static_cast<uint64_t>(r) * lda + k] * b[static_cast<uint64_t>(k) * ldb + j];
+      c[static_cast<uint64_t>(r) * ldc + j] += sum;
     }
 }
 

@@ -1,213 +1,235 @@
-// Row-wise arithmetic in GCC's vector types: one source, compiled by each instruction set's file to
-// its own width. Included inside the unnamed namespace of a kernels_*.cpp.
-// Every reduction has a fixed shape (8 lanes, then a fixed tree), so a row's result never depends
-// on anything but the row.
-
-typedef float F8 __attribute__((vector_size(32)));
-typedef int32_t I8 __attribute__((vector_size(32)));
-typedef float F4 __attribute__((vector_size(16)));
-typedef double D4 __attribute__((vector_size(32)));
-typedef int8_t B8 __attribute__((vector_size(8)));
+// Row-wise arithmetic: one source, compiled by each instruction set's file to its own width.
+// Included inside the unnamed namespace of a kernels_*.cpp; what it exports is kRowMath.
+// Every reduction has a fixed shape, so a row's result never depends on anything but the row.
 
 constexpr float kMaxFinite = 3.4028234663852886e38f;
 constexpr float kInfinity = __builtin_inff();
-
-inline __attribute__((always_inline)) F8 load8(const float* p) {
-  F8 v;
-  __builtin_memcpy(&v, p, sizeof v);
-  return v;
-}
-inline __attribute__((always_inline)) void store8(float* p, F8 v) {
-  __builtin_memcpy(p, &v, sizeof v);
-}
-inline __attribute__((always_inline)) F8 splat(float x) { return F8{} + x; }
-
-// The last n < 8 values, the rest filled.
-inline __attribute__((always_inline)) F8 load_tail(const float* p, uint32_t n, float fill) {
-  F8 v = splat(fill);
-  for (uint32_t i = 0; i < n; ++i) v[i] = p[i];
-  return v;
-}
-
-// Eight doubles as two vectors: g++ 12 sends 64-byte vectors through memory without AVX-512.
-struct D8 {
-  D4 low, high;
-};
-inline __attribute__((always_inline)) D8 widen(F8 v) {
-  F4 halves[2];
-  __builtin_memcpy(halves, &v, sizeof v);
-  return {__builtin_convertvector(halves[0], D4), __builtin_convertvector(halves[1], D4)};
-}
-inline __attribute__((always_inline)) double sum_lanes(D8 v) {
-  const D4 s = v.low + v.high;
-  return (s[0] + s[2]) + (s[1] + s[3]);
-}
-inline __attribute__((always_inline)) float sum_lanes(F8 v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
-inline __attribute__((always_inline)) float max_lanes(F8 v) {
-  float m = v[0];
-  for (int i = 1; i < 8; ++i) m = v[i] > m ? v[i] : m;
-  return m;
-}
-inline __attribute__((always_inline)) F8 absolute(F8 x) {
-  I8 bits = reinterpret_cast<I8>(x) & 0x7FFFFFFF;
-  return reinterpret_cast<F8>(bits);
-}
-
-// e^x: x = n ln 2 + r with |r| <= ln 2 / 2 (ln 2 split in two: Cody and Waite), e^r by its Taylor
-// polynomial of degree 7, whose remainder is below 6e-9, then the exponent n. Relative error below
-// 2.5e-7 for x >= -87; below that 0, above 88.37 the value saturates at 2.4e38. NaN stays NaN.
-inline __attribute__((always_inline)) F8 exp8(F8 x) {
-  const F8 high = splat(88.37f);
-  const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  x = x > high ? high : x;
-  const I8 underflow = x < splat(-87.0f);
-  F8 n = x * 1.44269504088896341f + magic;
-  const I8 exponent = reinterpret_cast<I8>(n) - 0x4B400000;
-  n = n - magic;
-  F8 r = x - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  F8 p = splat(1.0f / 5040.0f);
-  p = p * r + 1.0f / 720.0f;
-  p = p * r + 1.0f / 120.0f;
-  p = p * r + 1.0f / 24.0f;
-  p = p * r + 1.0f / 6.0f;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  const I8 power = (exponent + 127) << 23;
-  p = p * reinterpret_cast<F8>(power);
-  return underflow ? F8{} : p;
-}
-
-void exponentials(float* x, uint32_t n) {
-  uint32_t i = 0;
-  for (; i + 8 <= n; i += 8) store8(x + i, exp8(load8(x + i)));
-  if (i < n) {
-    const F8 e = exp8(load_tail(x + i, n - i, 0));
-    for (uint32_t j = 0; i + j < n; ++j) x[i + j] = e[j];
-  }
-}
-
-void normalise(const float* x, const float* weight, uint32_t n, float eps, float* out) {
-  D8 squares = {};
-  uint32_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    const D8 v = widen(load8(x + i));
-    squares.low += v.low * v.low;
-    squares.high += v.high * v.high;
-  }
-  double sum = sum_lanes(squares);
-  for (; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
-  const float factor = static_cast<float>(1.0 / __builtin_sqrt(sum / n + static_cast<double>(eps)));
-  for (i = 0; i + 8 <= n; i += 8) store8(out + i, load8(x + i) * factor * load8(weight + i));
-  for (; i < n; ++i) out[i] = x[i] * factor * weight[i];
-}
-
 // Below this a group is all zeros: its products could not be told from rounding.
 constexpr float kSmallestGroup = 1e-30f;
 
-void quantise(const float* x, ActivationGroup* out) {
-  F8 largest = {};
-  I8 finite = I8{} - 1;
-  for (int i = 0; i < 32; i += 8) {
-    const F8 a = absolute(load8(x + i));
-    finite &= a <= splat(kMaxFinite);
-    largest = a > largest ? a : largest;
+namespace row_math {
+
+#include "vector.inl"
+
+// The values [i, i + kLanes) of n, `fill` beyond the end; and back.
+DLLM_LANES F load_at(const float* x, uint32_t i, uint32_t n, float fill) {
+  return n - i >= kLanes ? load(x + i) : load_part(x + i, n - i, fill);
+}
+DLLM_LANES void store_at(float* x, uint32_t i, uint32_t n, F v) {
+  if (n - i >= kLanes) {
+    store(x + i, v);
+  } else {
+    store_part(x + i, n - i, v);
   }
-  bool all_finite = true;
-  for (int i = 0; i < 8; ++i) all_finite &= finite[i] != 0;
-  const float amax = max_lanes(largest);
-  const bool usable = all_finite && amax >= kSmallestGroup;
-  out->scale = usable ? amax * (1.0f / 127.0f) : (all_finite ? 0.0f : __builtin_nanf(""));
-  const float inverse = usable ? 127.0f / amax : 0.0f;
-  const F8 magic = splat(12582912.0f);  // rounds to nearest, ties to even
+}
+
+// e^x: x = n ln 2 + r with |r| <= ln 2 / 2 (ln 2 split in two: Cody and Waite), e^r by the
+// polynomial 1 + r + r^2 q(r) of degree 5 with the smallest relative error (Remez: 1.06e-7 with
+// these coefficients), then the exponent n. Relative error below 2.5e-7 for x >= -87; below that 0,
+// above 88.37 the value saturates at 2.4e38. NaN stays NaN.
+DLLM_LANES F exponential(F x) {
+  x = smaller(splat(88.37f), x);
+  const F n = round(x * 1.44269504088896341f);
+  F r = fused(n, splat(-0.693359375f), x);
+  r = fused(n, splat(2.12194440e-4f), r);
+  F q = splat(0.00831252f);
+  q = fused(q, r, splat(0.04189016f));
+  q = fused(q, r, splat(0.16667114f));
+  q = fused(q, r, splat(0.4999923f));
+  q = fused(q, r, splat(1.0f));
+  q = fused(q, r, splat(1.0f));
+  return zero_below(power_of_two(q, n), x, -87.0f);
+}
+
+void exponentials(float* x, uint32_t n) {
+  for (uint32_t i = 0; i < n; i += kLanes) store_at(x, i, n, exponential(load_at(x, i, n, 0)));
+}
+
+float norm_factor(const float* x, uint32_t n, float eps) {
+  D squares[2] = {zero_wide(), zero_wide()};
+  uint32_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes)
+#pragma GCC unroll 2
+    for (uint32_t j = 0; j < 2; ++j) {
+      const D v = widen(load(x + i + j * kLanes));
+      squares[j] = add_product(squares[j], v, v);
+    }
+  for (; i < n; i += kLanes) {
+    const D v = widen(load_at(x, i, n, 0));
+    squares[0] = add_product(squares[0], v, v);
+  }
+  const double sum = sum_lanes(add_wide(squares[0], squares[1]));
+  return static_cast<float>(1.0 / __builtin_sqrt(sum / n + static_cast<double>(eps)));
+}
+
+void normalise(const float* x, const float* weight, uint32_t n, float eps, float* out) {
+  const F factor = splat(norm_factor(x, n, eps));
+  for (uint32_t i = 0; i < n; i += kLanes)
+    store_at(out, i, n, load_at(x, i, n, 0) * factor * load_at(weight, i, n, 0));
+}
+
+constexpr uint32_t kParts = kGroupCols / kLanes;  // vectors of a group
+
+// codes = v * inverse, to nearest, ties to even; sums of the halves.
+#if defined(__AVX2__)
+DLLM_LANES void add_codes(__m256i codes, int32_t* sums) {
+  // Sums of eight unsigned bytes at a time: codes + 128.
+  const __m256i shifted = _mm256_xor_si256(codes, _mm256_set1_epi8(static_cast<char>(0x80)));
+  const __m256i eights = _mm256_sad_epu8(shifted, _mm256_setzero_si256());
+  const __m256i halves = _mm256_add_epi32(eights, _mm256_bsrli_epi128(eights, 8));
+  sums[0] = _mm_cvtsi128_si32(_mm256_castsi256_si128(halves)) - 16 * 128;
+  sums[1] = _mm_cvtsi128_si32(_mm256_extracti128_si256(halves, 1)) - 16 * 128;
+}
+#endif
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+DLLM_LANES void round_codes(const F* v, float inverse, int8_t* codes, int32_t* sums) {
+  const __m128i low = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v[0] * inverse));
+  const __m128i high = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v[1] * inverse));
+  const __m256i all_codes = _mm256_set_m128i(high, low);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), all_codes);
+  add_codes(all_codes, sums);
+}
+#elif defined(__AVX2__)
+DLLM_LANES void round_codes(const F* v, float inverse, int8_t* codes, int32_t* sums) {
+  __m256i words[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) words[i] = _mm256_cvtps_epi32(v[i] * inverse);
+  const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(words[0], words[1]),
+                                           _mm256_packs_epi32(words[2], words[3]));
+  // Packing works within halves: four bytes of each vector, twice.
+  const __m256i all_codes =
+      _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), all_codes);
+  add_codes(all_codes, sums);
+}
+#else
+DLLM_LANES void round_codes(const F* v, float inverse, int8_t* codes, int32_t* sums) {
+  for (uint32_t i = 0; i < kGroupCols; ++i) {
+    const F rounded = round(v[i / kLanes] * inverse);
+    codes[i] = static_cast<int8_t>(rounded[i % kLanes]);
+    sums[i / 16] += codes[i];
+  }
+}
+#endif
+
+DLLM_LANES void quantise_group(const F* v, ActivationGroup* out) {
+  F largest = splat(0);
+  M finite = at_most(absolute(v[0]), kMaxFinite);
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < kParts; ++i) {
+    const F size = absolute(v[i]);
+    finite = both(finite, at_most(size, kMaxFinite));
+    largest = larger(size, largest);
+  }
+  const float amax = largest_lane(largest);
   int32_t sums[2] = {};
-  for (int i = 0; i < 32; i += 8) {
-    const F8 v = usable ? load8(x + i) * inverse : F8{};
-    const I8 q = reinterpret_cast<I8>(v + magic) - 0x4B400000;
-    const B8 bytes = __builtin_convertvector(q, B8);
-    __builtin_memcpy(out->codes + i, &bytes, 8);
-    sums[i / 16] += ((q[0] + q[4]) + (q[2] + q[6])) + ((q[1] + q[5]) + (q[3] + q[7]));
+  if (all(finite) && amax >= kSmallestGroup) {
+    out->scale = amax * (1.0f / 127.0f);
+    round_codes(v, 127.0f / amax, out->codes, sums);
+  } else {
+    out->scale = all(finite) ? 0.0f : __builtin_nanf("");
+    __builtin_memset(out->codes, 0, sizeof out->codes);
   }
   out->sum16[0] = out->scale * static_cast<float>(sums[0]);
   out->sum16[1] = out->scale * static_cast<float>(sums[1]);
   out->sum32 = out->scale * static_cast<float>(sums[0] + sums[1]);
 }
 
-void silu_multiply(const float* gate, const float* up, uint32_t n, float* out) {
-  for (uint32_t i = 0; i < n; i += 8) {
-    const uint32_t left = n - i;
-    const F8 g = left >= 8 ? load8(gate + i) : load_tail(gate + i, left, 0);
-    const F8 u = left >= 8 ? load8(up + i) : load_tail(up + i, left, 0);
-    const F8 y = g / (1.0f + exp8(-g)) * u;
-    if (left >= 8) {
-      store8(out + i, y);
-    } else {
-      for (uint32_t j = 0; j < left; ++j) out[i + j] = y[j];
+void quantise(const QuantiseRows& in, ActivationGroup* out, uint64_t group_stride) {
+  for (uint32_t g = 0; g < in.n_groups; ++g) {
+    const uint64_t first = static_cast<uint64_t>(g) * kGroupCols;
+    for (uint32_t r = 0; r < in.n_rows; ++r) {
+      const float* x = in.x + r * in.stride + first;
+      F v[kParts];
+#pragma GCC unroll 4
+      for (uint32_t i = 0; i < kParts; ++i) {
+        v[i] = load(x + i * kLanes);
+        if (in.weight) v[i] = v[i] * in.factors[r] * load(in.weight + first + i * kLanes);
+      }
+      quantise_group(v, out + g * group_stride + r);
     }
   }
 }
 
-float softmax_step(float* scores, uint32_t n, float scale, float* max, float* sum) {
-  F8 largest = splat(-kInfinity);
-  for (uint32_t i = 0; i < n; i += 8) {
-    const F8 s = n - i >= 8 ? load8(scores + i) : load_tail(scores + i, n - i, -kInfinity);
-    const F8 v = s * scale;
-    largest = v > largest ? v : largest;
+void silu_multiply(const float* gate, const float* up, uint32_t n, float* out) {
+  for (uint32_t i = 0; i < n; i += kLanes) {
+    const F g = load_at(gate, i, n, 0);
+    const F y = g / (1.0f + exponential(-g)) * load_at(up, i, n, 0);
+    store_at(out, i, n, y);
   }
-  const float block_max = max_lanes(largest);
-  const float new_max = block_max > *max ? block_max : *max;
-  float correction[8] = {*max - new_max};
-  exponentials(correction, 8);
-  F8 total = {};
-  for (uint32_t i = 0; i < n; i += 8) {
-    const uint32_t left = n - i;
-    const F8 s = left >= 8 ? load8(scores + i) : load_tail(scores + i, left, -kInfinity);
-    const F8 e = exp8(s * scale - new_max);
-    total += e;
-    if (left >= 8) {
-      store8(scores + i, e);
-    } else {
-      for (uint32_t j = 0; j < left; ++j) scores[i + j] = e[j];
+}
+
+void rotate_pairs(float* row, uint32_t n_heads, uint32_t head_dim, const float* table,
+                  uint32_t n_rot) {
+  for (uint32_t h = 0; h < n_heads; ++h, row += head_dim)
+    for (uint32_t i = 0; i < n_rot; i += kLanes) {
+      const F x = load_at(row, i, n_rot, 0);
+      const F turned = swap_neighbours(x) * load_at(table + n_rot, i, n_rot, 0);
+      store_at(row, i, n_rot, fused(x, load_at(table, i, n_rot, 0), turned));
     }
-  }
-  *sum = *sum * correction[0] + sum_lanes(total);
-  *max = new_max;
-  return correction[0];
+}
+
+void rotate_halves(float* row, uint32_t n_heads, uint32_t head_dim, const float* table,
+                   uint32_t n_rot) {
+  const uint32_t n = n_rot / 2;
+  for (uint32_t h = 0; h < n_heads; ++h, row += head_dim)
+    for (uint32_t i = 0; i < n; i += kLanes) {
+      const F a = load_at(row, i, n, 0);
+      const F b = load_at(row + n, i, n, 0);
+      const F cosine = load_at(table, i, n, 0);
+      const F sine = load_at(table + n, i, n, 0);
+      store_at(row, i, n, a * cosine - b * sine);
+      store_at(row + n, i, n, a * sine + b * cosine);
+    }
 }
 
 Extent extent(const float* x, uint32_t n) {
-  F8 largest = splat(-kInfinity);
-  I8 good = I8{} - 1;
-  uint32_t i = 0;
-  for (; i < n; i += 8) {
-    const F8 v = n - i >= 8 ? load8(x + i) : load_tail(x + i, n - i, -kInfinity);
-    good &= v <= splat(kMaxFinite);
-    largest = v > largest ? v : largest;
+  F largest = splat(-kInfinity);
+  F second = largest;  // lane by lane, the second largest
+  M good = at_most(largest, kMaxFinite);
+  for (uint32_t i = 0; i < n; i += kLanes) {
+    const F v = load_at(x, i, n, -kInfinity);
+    good = both(good, at_most(v, kMaxFinite));
+    second = larger(smaller(v, largest), second);
+    largest = larger(v, largest);
   }
-  bool all_good = true;
-  for (int j = 0; j < 8; ++j) all_good &= good[j] != 0;
-  return {max_lanes(largest), !all_good};
+  const float max = largest_lane(largest);
+  const uint32_t tops = equal_lanes(largest, max);
+  if ((tops & (tops - 1)) == 0)  // one lane has it: the others' largest may come second
+    second = larger(replace_equal(largest, max, -kInfinity), second);
+  else
+    second = largest;
+  return {max, largest_lane(second), !all(good)};
 }
 
 ExpSums exp_sums(const float* x, uint32_t n, float max, float inverse_temperature) {
-  D8 sum = {};
-  D8 weighted = {};
-  const F8 floor = splat(-200.0f);  // e^-200 counts as 0; keeps -inf * 0 out of the products
-  for (uint32_t i = 0; i < n; i += 8) {
-    const F8 l = n - i >= 8 ? load8(x + i) : load_tail(x + i, n - i, -kInfinity);
-    F8 d = (l - max) * inverse_temperature;
-    d = d > floor ? d : floor;
-    const D8 e = widen(exp8(d));
-    const D8 wide = widen(d);
-    sum.low += e.low;
-    sum.high += e.high;
-    weighted.low += e.low * wide.low;
-    weighted.high += e.high * wide.high;
+  constexpr uint32_t kAtOnce = 4;  // vectors added in f32 before they are widened
+  D sum = zero_wide();
+  D weighted = zero_wide();
+  for (uint32_t i = 0; i < n; i += kAtOnce * kLanes) {
+    F e[kAtOnce], product[kAtOnce];
+#pragma GCC unroll 4
+    for (uint32_t j = 0; j < kAtOnce; ++j) {
+      const uint32_t at = i + j * kLanes;
+      const F l = at < n ? load_at(x, at, n, -kInfinity) : splat(-kInfinity);
+      // e^-200 counts as 0; keeps -inf * 0 out of the products.
+      const F d = larger(splat(-200.0f), (l - max) * inverse_temperature);
+      e[j] = exponential(d);
+      product[j] = e[j] * d;
+    }
+    sum = add_wide(sum, widen((e[0] + e[1]) + (e[2] + e[3])));
+    weighted = add_wide(weighted, widen((product[0] + product[1]) + (product[2] + product[3])));
   }
   return {sum_lanes(sum), sum_lanes(weighted)};
+}
+
+uint32_t index_of(const float* x, uint32_t n, float value) {
+  for (uint32_t i = 0; i < n; i += kLanes) {
+    const uint32_t lanes = equal_lanes(load_at(x, i, n, __builtin_nanf("")), value);
+    if (lanes != 0) return i + static_cast<uint32_t>(__builtin_ctz(lanes));
+  }
+  return n;
 }
 
 // n binary16 values to f32.
@@ -215,5 +237,29 @@ void widen_halves(const uint8_t* from, uint32_t n, float* to) {
   for (uint32_t i = 0; i < n; ++i) to[i] = half_to_float(from + 2 * i);
 }
 
-constexpr RowMath kRowMath = {normalise,    quantise, silu_multiply, exponentials,
-                              softmax_step, extent,   exp_sums,      widen_halves};
+#include "attention_math.inl"
+#include "noise.inl"
+
+constexpr RowMath kTable = {norm_factor,   normalise,    quantise,  silu_multiply, rotate_pairs,
+                            rotate_halves, exponentials, extent,    exp_sums,      index_of,
+                            may_win,       widen_halves, kAttention};
+
+#undef DLLM_LANES
+
+}  // namespace row_math
+
+constexpr RowMath kRowMath = row_math::kTable;
+
+// kRowMath for a table that keeps other sums than sum16 in a group: kKeep puts them there.
+template <void (*kKeep)(ActivationGroup*)>
+void quantise_keeping(const QuantiseRows& in, ActivationGroup* out, uint64_t group_stride) {
+  row_math::quantise(in, out, group_stride);
+  for (uint32_t g = 0; g < in.n_groups; ++g)
+    for (uint32_t r = 0; r < in.n_rows; ++r) kKeep(out + g * group_stride + r);
+}
+template <void (*kKeep)(ActivationGroup*)>
+constexpr RowMath row_math_keeping() {
+  RowMath rows = kRowMath;
+  rows.quantise = quantise_keeping<kKeep>;
+  return rows;
+}

@@ -118,9 +118,8 @@ class Product {
                 packed_.as<std::uint8_t>());
     kernels.unpack_codes(static_cast<CodeType>(dtype), {packed_.as<std::uint8_t>(), kBlockCols},
                          *tile_);
-    for (std::uint32_t r = 0; r < kRows; ++r)
-      for (std::uint32_t g = 0; g < kBlockCols / kGroupCols; ++g)
-        kernels.rows.quantise(x.data() + r * kBlockCols + g * kGroupCols, &groups_[g * kRows + r]);
+    kernels.rows.quantise({x.data(), kBlockCols, kRows, kBlockCols / kGroupCols, nullptr, nullptr},
+                          groups_.data(), kRows);
   }
 
   // Sums of `count` rows from `first`, on top of `start`.

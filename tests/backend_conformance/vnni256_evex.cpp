@@ -25,7 +25,7 @@ DLLM_INLINE __m256i dot_add(__m256i sum, __m256i weights, __m256i activations) {
 #include "floats_avx2.inl"
 
 constexpr Kernels kTable = {"avxvnni as EVEX", unpack_codes, multiply_codes, multiply_add,
-                            row_math()};
+                            row_math_keeping<keep_centring>()};
 
 }  // namespace
 
