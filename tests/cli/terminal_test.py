@@ -37,6 +37,21 @@ class Terminal(CliCase):
         self.assertEqual(process.wait(), 0, shown)
         return out, shown.replace(b"\r\n", b"\n")  # the terminal driver's own
 
+    def test_an_answer_cannot_steer_the_terminal_it_is_shown_on(self):
+        escape = model("byte:27")
+        try:
+            master, slave = pty.openpty()
+        except OSError as reason:
+            self.skipTest(f"no pseudo-terminal to be had: {reason}")
+        result = self.dllm("run", "-m", escape, "-p", "Hi", "-n", 3, stdout=slave)
+        os.close(slave)
+        shown = os.read(master, 65536)
+        os.close(master)
+        self.assert_ok(result)
+        self.assertEqual(shown.decode(), "\ufffd" * 3 + "\r\n")
+        self.assertEqual(self.dllm("run", "-m", escape, "-p", "Hi", "-n", 3).stdout, b"\x1b\x1b\x1b\n",
+                         "a pipe gets the text as it is")
+
     def test_progress_is_in_place_and_gone_at_the_end(self):
         out, shown = self.run_on_terminal()
         self.assertEqual(out, b"======\n")

@@ -154,7 +154,7 @@ int replay_command(const Settings& settings, Console& console) {
   if (settings.flag("json")) {
     write_answer(dump_line(replayed_json(out, model, trace, *sampler, choice, seed)) + "\n");
   } else {
-    write_answer((trace.end ? out.text : id_list(out.tokens)) + "\n");
+    write_model_text(trace.end ? out.text : id_list(out.tokens));
   }
   console.note(fmt::format(
       "sampler {}, {} steps, {} forwards; {} rows as recorded, {} approximate; {} of {} positions "

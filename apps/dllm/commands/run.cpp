@@ -234,9 +234,11 @@ int run_command(const Settings& settings, Console& console) {
                            plan.sampler->id()));
 
   const Outcome outcome = generate(settings, plan, *loaded.model, watchers);
-  write_answer(settings.flag("json")
-                   ? dump_line(outcome_json(outcome, plan, backend, device, load_ms)) + "\n"
-                   : outcome.text + "\n");
+  if (settings.flag("json")) {
+    write_answer(dump_line(outcome_json(outcome, plan, backend, device, load_ms)) + "\n");
+  } else {
+    write_model_text(outcome.text);
+  }
   console.note(summary(outcome, plan));
   if (watchers.trace) watchers.trace->finish(outcome.canvas, outcome.finish_reason);
   if (watchers.stats) watchers.stats->finish();  // last: a full disk must not cost the answer

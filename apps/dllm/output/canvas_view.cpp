@@ -5,26 +5,10 @@
 #include <algorithm>
 
 #include "dllm/display_text.hpp"
+#include "output/terminal_text.hpp"
 
 namespace dllm::cli {
 namespace {
-
-// Length in bytes of the UTF-8 character that starts with `lead` (the text is valid UTF-8).
-std::size_t character_bytes(unsigned char lead) {
-  if (lead < 0x80) return 1;
-  if (lead < 0xE0) return 2;
-  return lead < 0xF0 ? 3 : 4;
-}
-
-char32_t decode_character(std::string_view character) {
-  const auto lead = static_cast<unsigned char>(character.front());
-  constexpr unsigned kLeadBits[] = {0x7F, 0x7F, 0x1F, 0x0F, 0x07};
-  char32_t point = lead & kLeadBits[character.size()];
-  for (const char c : character.substr(1)) {
-    point = (point << 6) | (static_cast<unsigned char>(c) & 0x3F);
-  }
-  return point;
-}
 
 // Cells a character may take. Wide scripts and emoji take two; where a terminal draws fewer, a row
 // only ends early. Ranges: Unicode EastAsianWidth, W and F, coarsely.
@@ -38,14 +22,6 @@ std::size_t cells(char32_t point) {
   return wide ? 2 : 1;
 }
 
-// C0 and C1 controls and direction overrides would let a text steer the terminal.
-bool is_control(char32_t point) {
-  return point < 0x20 || (point >= 0x7F && point < 0xA0) || (point >= 0x202A && point <= 0x202E) ||
-         (point >= 0x2066 && point <= 0x2069);
-}
-
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 // One line: control characters as U+FFFD, line ends as a sign.
 std::string on_one_line(std::string_view text) {
   std::string out;
@@ -56,7 +32,7 @@ std::string on_one_line(std::string_view text) {
     if (character == "\n") {
       out += "\\n";
     } else {
-      out += is_control(decode_character(character)) ? kReplacement : character;
+      out += steers_terminal(decode_character(character)) ? kReplacement : character;
     }
   }
   return out;
@@ -77,7 +53,7 @@ std::vector<std::string> wrap_rows(std::string_view text, TerminalSize size) {
       continue;
     }
     const char32_t point = decode_character(character);
-    if (is_control(point)) character = kReplacement;
+    if (steers_terminal(point)) character = kReplacement;
     const std::size_t width = cells(point);
     if (used + width > size.columns) {
       rows.emplace_back();

@@ -14,6 +14,7 @@
 
 #include "dllm/display_text.hpp"
 #include "dllm/error.hpp"
+#include "output/terminal_text.hpp"
 
 namespace dllm::cli {
 namespace {
@@ -139,6 +140,11 @@ LogSink Console::log_sink() {
 
 void write_answer(std::string_view bytes) {
   if (const int error = write_all(answer_fd, bytes)) refuse_output(error);
+}
+
+void write_model_text(const std::string& text) {
+  const bool on_terminal = ::isatty(answer_fd) == 1;
+  write_answer((on_terminal ? harmless_on_terminal(text) : text) + "\n");
 }
 
 int answer_descriptor() { return answer_fd; }

@@ -62,6 +62,9 @@ class Console {
 
 /// Writes to standard output and checks it. Throws Error (resource) with the system's reason.
 void write_answer(std::string_view bytes);
+/// A model's text and a line feed, likewise; on a terminal nothing in it steers the terminal
+/// (terminal_text.hpp), elsewhere it goes as it is. `text` is valid UTF-8.
+void write_model_text(const std::string& text);
 /// Throws Error (resource) when standard output is closed; asked before work starts.
 void check_answer_can_be_written();
 
