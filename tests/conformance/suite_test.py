@@ -152,10 +152,10 @@ class LlamaDiffusionCli(unittest.TestCase):
 
     def test_commands_are_as_its_help_has_them(self):
         self.assertEqual(self.command("llada", n=13, steps=4, block_length=13, temperature=0.0, algorithm="low_confidence"),
-                         ["cli", "-m", "m.gguf", "-p", "qj", "-no-cnv", "-ub", "16", "-b", "16", "--diffusion-block-length", "16",
+                         ["cli", "-m", "m.gguf", "-p", "qj", "--no-log-prefix", "--no-log-timestamps", "-ub", "16", "-b", "16", "--diffusion-block-length", "16",
                           "--diffusion-eps", "0", "--diffusion-steps", "4", "--temp", "0.0", "--diffusion-algorithm", "4"])
         self.assertEqual(self.command("dream", n=6, eps=0.1, algorithm="entropy", seed=3),
-                         ["cli", "-m", "m.gguf", "-p", "qj", "-no-cnv", "-ub", "8", "-b", "8", "--diffusion-eps", "0.1",
+                         ["cli", "-m", "m.gguf", "-p", "qj", "--no-log-prefix", "--no-log-timestamps", "-ub", "8", "-b", "8", "--diffusion-eps", "0.1",
                           "--diffusion-block-length", "0", "--diffusion-algorithm", "1", "--seed", "3", "--diffusion-steps", "6"])
 
     def test_what_it_has_no_option_for_is_not_applicable(self):
@@ -163,9 +163,10 @@ class LlamaDiffusionCli(unittest.TestCase):
             with self.subTest(settings=settings), self.assertRaises(NotApplicable):
                 self.command("dream", **{"n": 4, **settings})
 
-    def test_its_text_is_found_behind_the_progress_bar(self):
+    def test_its_text_is_found_behind_the_line_of_times(self):
         adapter = run.load_class(HERE / "adapters/llama_diffusion_cli.py")
-        self.assertEqual(adapter.text_of(b"\rdiffusion step: 1/2 50%\rdiffusion step: 2/2 100%\n\nabc d\n"), b"abc d")
+        self.assertEqual(adapter.text_of(b"\rdiffusion step: 1/2 [=  ] 50%\n"
+                                         b"total time: 3ms, time per step: 1ms, sampling time per step: 0.1ms\n\nabc d\n"), b"abc d")
 
 
 class Templates(unittest.TestCase):

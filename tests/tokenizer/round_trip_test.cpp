@@ -1,8 +1,12 @@
-// decode(encode(x)) over random texts, broken ones included.
+// decode(encode(x)) over random texts, broken ones included, and every vocabulary there is.
 #include <gtest/gtest.h>
+#include <utf8proc.h>
 
+#include <cstdlib>
+#include <memory>
 #include <random>
 
+#include "property.hpp"
 #include "vocabularies.hpp"
 
 namespace dllm::test {
@@ -60,25 +64,58 @@ std::string random_text(std::mt19937& random, bool with_broken_bytes) {
   return text;
 }
 
-TEST(TokenizerRoundTrip, DecodeOfEncodeIsTheTextByteForByteWithoutNormalisation) {
-  for (const std::string name : {"dream.gguf", "llada-layout.gguf"}) {
+constexpr const char* kVocabularies[] = {"qwen2.5.gguf",         "qwen3.gguf",
+                                         "dream.gguf",           "dream-bailingmoe.gguf",
+                                         "dream-llada-moe.gguf", "llada-layout.gguf"};
+
+TEST(TokenizerProperties, DecodeOfEncodeIsTheTextOverEveryVocabulary) {
+  for (const std::string name : kVocabularies) {
     const Tokenizer tokenizer = load(made_path(name), kNoNfc);
-    std::mt19937 random(20);
-    for (int i = 0; i < 4000; ++i) {
-      const std::string text = random_text(random, true);
-      ASSERT_EQ(tokenizer.decode(tokenizer.encode(text, {})), text) << testing::PrintToString(text);
+    Property property("decode(encode(x)) is x, " + name, 20, 2000);
+    for (int i = 0; i < property.rounds(); ++i) {
+      const std::string text = random_text(property.random(), true);
+      ASSERT_EQ(tokenizer.decode(tokenizer.encode(text, {})), text)
+          << name << ", round " << i << ": " << testing::PrintToString(text);
     }
   }
 }
 
-TEST(TokenizerRoundTrip, EveryPreTokenizerKeepsEveryByte) {
-  std::mt19937 random(21);
+std::string nfc_of(const std::string& text) {
+  utf8proc_uint8_t* out = nullptr;
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &out,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(out, &std::free);
+  if (size < 0) throw std::runtime_error(utf8proc_errmsg(size));
+  return {reinterpret_cast<const char*>(out), static_cast<std::size_t>(size)};
+}
+
+// By the library itself on the whole text; the conformance suite asks Python's unicodedata.
+TEST(TokenizerProperties, DecodeOfEncodeIsTheNfcOverEveryVocabulary) {
+  for (const std::string name : kVocabularies) {
+    const Tokenizer tokenizer = load(made_path(name));
+    Property property("decode(encode(x)) is the NFC of x, " + name, 23, 1000);
+    int n_changed = 0;
+    for (int i = 0; i < property.rounds(); ++i) {
+      const std::string text = random_text(property.random(), false);
+      const std::string want = nfc_of(text);
+      n_changed += want != text;
+      ASSERT_EQ(tokenizer.decode(tokenizer.encode(text, {})), want)
+          << name << ", round " << i << ": " << testing::PrintToString(text);
+    }
+    EXPECT_GT(n_changed, property.rounds() / 10);
+  }
+}
+
+TEST(TokenizerProperties, EveryPreTokenizerKeepsEveryByte) {
+  Property property("every pre-tokenizer keeps every byte", 21, 1000);
   for (const std::string pre : {"bailingmoe", "qwen2", "llama-bpe", "gpt-2", "default"}) {
     SmallVocabulary vocabulary;
     vocabulary.pre = pre;
     const Tokenizer tokenizer = vocabulary.make(kNoNfc);
-    for (int i = 0; i < 1000; ++i) {
-      const std::string text = random_text(random, true);
+    for (int i = 0; i < property.rounds(); ++i) {
+      const std::string text = random_text(property.random(), true);
       ASSERT_EQ(tokenizer.encode(text, {}), byte_ids(text))
           << pre << ' ' << testing::PrintToString(text);
     }
@@ -86,12 +123,12 @@ TEST(TokenizerRoundTrip, EveryPreTokenizerKeepsEveryByte) {
 }
 
 // Only normalisation may change a text, and it changes it once.
-TEST(TokenizerRoundTrip, NormalisedTextEncodesToTheSameIdsAgain) {
+TEST(TokenizerProperties, NormalisedTextEncodesToTheSameIdsAgain) {
   const Tokenizer tokenizer = load(made_path("dream.gguf"));
-  std::mt19937 random(22);
+  Property property("normalising twice changes nothing", 22, 4000);
   int n_changed = 0;
-  for (int i = 0; i < 4000; ++i) {
-    const std::string text = random_text(random, i % 2 == 0);
+  for (int i = 0; i < property.rounds(); ++i) {
+    const std::string text = random_text(property.random(), i % 2 == 0);
     const Ids ids = tokenizer.encode(text, {});
     const std::string normalised = tokenizer.decode(ids);
     n_changed += normalised != text;

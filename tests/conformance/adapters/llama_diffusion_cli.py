@@ -1,16 +1,20 @@
 """An example of another adapter: llama.cpp's llama-diffusion-cli, which prints text and nothing else.
 
 It has no way to list a file, tokenise or give logits, so those cases are "not applicable"; README.md says what it
-answered when it was tried. Its canvas is its -ub, prompt included; the text goes to stderr among its log lines.
+answered when it was tried. Its canvas is its -ub, prompt included. It always applies the file's chat format, which in
+the suite's files adds nothing. The text stands among its log lines, which a second thread writes and which are often
+lost when the program ends: such a call is made again, so that the other cases say something.
 """
 
 from reference_forward import GgufContents
-from runtime import Generation, NotApplicable, Runtime
+from runtime import Generation, NotApplicable, Refused, Runtime
 
 RULES = {"origin": 0, "entropy": 1, "topk_margin": 2, "random": 3, "low_confidence": 4, "maskgit_plus": 4}
 OPTIONS = {"temperature": "--temp", "top_k": "--top-k", "top_p": "--top-p", "seed": "--seed", "threads": "-t",
            "steps": "--diffusion-steps", "alg_temp": "--diffusion-alg-temp", "cfg_scale": "--diffusion-cfg-scale",
            "algorithm": "--diffusion-algorithm"}
+ATTEMPTS = 30
+TIMES = b"sampling time per step:"       # stands in the last line before the text
 
 
 class LlamaDiffusionCli(Runtime):
@@ -24,15 +28,24 @@ class LlamaDiffusionCli(Runtime):
         return (outcome.message + outcome.stdout.decode("utf-8", "replace")).strip().splitlines()[0]
 
     def load(self, model):
-        return self.call([self.program, "-m", model, "-p", "x", "-no-cnv", "-ub", "8", "--diffusion-steps", "1",
-                          "--diffusion-block-length", "8", "--diffusion-eps", "0"])
+        return self.call_until_it_speaks([self.program, "-m", model, "-p", "x", "--no-log-prefix", "-ub", "8", "--diffusion-steps", "1",
+                                          "--diffusion-block-length", "8", "--diffusion-eps", "0"])
+
+    def call_until_it_speaks(self, command):
+        """The first outcome that is not cut short: a failure with its last word, or a text."""
+        for _ in range(ATTEMPTS):
+            outcome = self.call(command)
+            shown = outcome.stdout + outcome.message.encode()
+            if outcome.signal or outcome.timed_out or (b"error: " in shown if outcome.status else self.text_of(shown)):
+                return outcome
+        return outcome
 
     def command(self, model, metadata, prompt, settings):
         """The command line; `metadata` of the model say its schedule and how long the prompt is in ids."""
         known = dict(settings)
         arch = metadata["general.architecture"]
         length = len(prompt) + metadata.get("tokenizer.ggml.add_bos_token", False)
-        arguments = [self.program, "-m", model, "-p", prompt.decode("ascii"), "-no-cnv"]
+        arguments = [self.program, "-m", model, "-p", prompt.decode("ascii"), "--no-log-prefix", "--no-log-timestamps"]
         if known.pop("chat", False):
             raise NotApplicable("ids of a chat prompt are not known beforehand, and -ub needs their number")
         n = known.pop("n")
@@ -63,13 +76,15 @@ class LlamaDiffusionCli(Runtime):
             metadata = GgufContents(model).metadata
         except FileNotFoundError:
             metadata = {"general.architecture": "llada"}
-        outcome = self.need(self.command(model, metadata, prompt, settings))
+        outcome = self.call_until_it_speaks(self.command(model, metadata, prompt, settings))
+        if outcome.status or outcome.signal or outcome.timed_out:
+            raise Refused(outcome)
         return Generation(text=self.text_of(outcome.stdout + outcome.message.encode()))
 
     @staticmethod
     def text_of(shown):
-        """What stands behind the last progress bar, without the newlines that frame it."""
-        return shown.rpartition(b"100%")[2].strip()
+        """What stands behind the line of times, without the newlines that frame it."""
+        return shown.rpartition(TIMES)[2].partition(b"\n")[2].strip()
 
 
 Adapter = LlamaDiffusionCli

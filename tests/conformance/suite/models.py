@@ -95,7 +95,7 @@ class Files:
         tokens, types, merges, ids = vocabulary.with_specials(arch)
         special = {key: ("u32", ids[text]) for key, text in special_keys(arch).items()}
         return self.tiny(f"tokenizer-{arch}", replace(
-            small(arch), tokens=len(tokens), mask_id=special["tokenizer.ggml.mask_token_id"][1],
+            small(arch), template="default", tokens=len(tokens), mask_id=special["tokenizer.ggml.mask_token_id"][1],
             extra_keys={"tokenizer.ggml.tokens": ("string[]", tokens), "tokenizer.ggml.token_type": ("i32[]", types),
                         "tokenizer.ggml.merges": ("string[]", merges), **special}))
 
@@ -113,9 +113,12 @@ class Files:
             self.content(f"broken-{broken.name}.gguf", broken.content)
 
 
+BARE = "{{ messages[0]['content'] }}"      # a chat format that adds nothing, for runtimes that always apply the file's
+
+
 def small(arch):
     """Two layers of width 128, 320 tokens."""
-    return TinyModel(arch, layers=2, width=CLASSES, heads=4, head_dim=32, ffn=160, context=256)
+    return TinyModel(arch, layers=2, width=CLASSES, heads=4, head_dim=32, ffn=160, context=256, template=BARE)
 
 
 def special_keys(arch):
