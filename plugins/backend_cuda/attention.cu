@@ -1,28 +1,35 @@
-// An f32 kernel: a block takes 32 queries of one sequence and head and walks the sequence's keys 32
-// at a time with an online softmax. Eight threads share a query; each keeps every eighth group of
-// four output dimensions. A query's result depends on its own row and its sequence's keys alone.
+// Flash-style attention on tensor cores: binary16 operands, f32 scores, sums and softmax.
+// (Dao, "FlashAttention-2", 2023, algorithm 1, forward pass.)
+//
+// A block of four warps takes 64 queries of one sequence and head, 16 a warp, and walks the
+// sequence's keys tile by tile with an online softmax; the next tile travels while one is used. A
+// query's result depends on its own row and its sequence's keys alone, always in the same order.
+//
+// Rows of q, k and v carry powers of two (heads.hpp). Those of q and k multiply scores. Those of
+// values go into the weights: with u the largest so far, sums are kept in units of u, and a key's
+// weight is multiplied by its power over u, which is at most 1.
 #include <string>
 
 #include "attention.hpp"
-#include "cuda_check.hpp"
+#include "launch.cuh"
+#include "tensor_core.cuh"
 
 namespace dllm::cuda {
 namespace {
 
-constexpr int kQueries = 32;
-constexpr int kKeys = 32;
-constexpr int kThreads = 256;
-constexpr int kShare = kThreads / kQueries;  // threads of a query
-constexpr std::uint32_t kMostDim = 256;
+constexpr int kWarps = 4;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kQueries = 16 * kWarps;
+constexpr int kStages = 2;
+constexpr float kLog2E = 1.44269504f;
 
 struct AttentionArgs {
-  Rows q, k, v, out;
+  HeadRows q, k, v;
+  Rows out;
   const AttentionSpan* spans;
   std::uint32_t n_spans;
-  std::uint32_t n_heads;
-  std::uint32_t n_kv_heads;
   std::uint32_t head_dim;
-  float scale;
+  float scale;  // of scores, for powers of 2
 };
 
 struct Place {
@@ -43,153 +50,286 @@ __device__ Place find_place(const AttentionArgs& a) {
   return {{}, 0, false};
 }
 
-// Rows [first, first + 32) of one head to shared memory, zeros beyond `count` and head_dim.
-__device__ void load_tile(const Rows& from, std::uint32_t first, std::uint32_t count,
-                          std::uint32_t first_col, std::uint32_t head_dim, std::uint32_t stride,
-                          float* to) {
-  for (std::uint32_t i = threadIdx.x; i < 32 * stride; i += kThreads) {
-    const std::uint32_t row = i / stride;
-    const std::uint32_t d = i % stride;
-    const bool exists = row < count && d < head_dim;
-    to[i] = exists
-                ? from.values[static_cast<std::uint64_t>(first + row) * from.n_cols + first_col + d]
-                : 0.0f;
-  }
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
-__device__ float4 load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
-
+// Over the four lanes that hold a row of a product's result.
 template <typename Op>
-__device__ float share(float value, Op op) {
-  for (int offset = 1; offset < kShare; offset *= 2)
-    value = op(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));
-  return value;
+__device__ __forceinline__ float over_row(float value, Op op) {
+  value = op(value, __shfl_xor_sync(0xFFFFFFFFu, value, 1));
+  return op(value, __shfl_xor_sync(0xFFFFFFFFu, value, 2));
 }
 
-// kVectors: groups of four dimensions a thread keeps, head_dim <= 32 kVectors.
-template <int kVectors>
-__global__ void __launch_bounds__(kThreads) attend(AttentionArgs a) {
-  extern __shared__ __align__(16) float shared[];
-  const std::uint32_t stride = (a.head_dim + 3) / 4 * 4 + 4;  // + 4: rows start in other banks
-  float* queries = shared;
-  float* keys = queries + kQueries * stride;
-  float* values = keys + kKeys * stride;
-  float* weights = values + kKeys * stride;  // [kQueries][kKeys + 1]
+// kDim: dimensions, padded; kKeys: keys of a tile.
+template <int kDim, int kKeys>
+struct Tiles {
+  static constexpr int kPitch = 2 * kDim + 16;  // bytes: 8 rows' chunks lie in different banks
+  static constexpr int kTileBytes = kKeys * kPitch;
+  static constexpr int kStageBytes = 2 * kTileBytes + 2 * kKeys * static_cast<int>(sizeof(float));
+  static constexpr int kBytes = kStages * kStageBytes;
+};
 
-  const Place place = find_place(a);
-  if (!place.found) return;
+// Keys and values [first, first + kKeys) of the sequence to a stage; zeros beyond its end.
+template <int kDim, int kKeys>
+__device__ __forceinline__ void load_tile(const AttentionArgs& a, std::uint32_t kv_head,
+                                          const AttentionSpan& span, std::uint32_t first,
+                                          std::uint32_t stage) {
+  using T = Tiles<kDim, kKeys>;
+  const std::uint64_t base = static_cast<std::uint64_t>(kv_head) * a.k.n_rows + span.kv_begin;
+#pragma unroll
+  for (int i = static_cast<int>(threadIdx.x); i < kKeys * (kDim / 8); i += kThreads) {
+    const std::uint32_t key = i / (kDim / 8);
+    const std::uint32_t chunk = i % (kDim / 8);
+    const bool valid = first + key < span.kv_count;
+    const std::uint64_t from = (base + (valid ? first + key : 0)) * kDim + chunk * 8;
+    const std::uint32_t to = stage + key * T::kPitch + chunk * 16;
+    copy_async(to, a.k.values + from, valid);
+    copy_async(to + T::kTileBytes, a.v.values + from, valid);
+  }
+  const std::uint32_t scales = stage + 2 * T::kTileBytes;
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * kKeys; i += kThreads) {
+    const std::uint32_t key = i % kKeys;
+    const bool valid = first + key < span.kv_count;
+    const float* from = (i < kKeys ? a.k.scale : a.v.scale) + base + (valid ? first + key : 0);
+    copy_async_word(scales + i * sizeof(float), from, valid);
+  }
+}
+
+// What a warp knows of its 16 queries; a lane's rows are lane / 4 and lane / 4 + 8.
+template <int kDim, int kKeys>
+struct Queries {
+  static constexpr bool kHeld = kDim <= 128;  // operands stay in registers
+  static constexpr int kSteps = kDim / 16;
+  using T = Tiles<kDim, kKeys>;
+
+  const __half* row[2];
+  bool exists[2];
+  float factor[2];  // of scores
+  std::uint32_t operands[kHeld ? kSteps : 1][4];
+  float acc[kDim / 2] = {};  // acc[4 n + i]: row i / 2, dimension 8 n + 2 (lane % 4) + i % 2
+  float top[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {0, 0};  // of this lane's keys
+  float unit = 0;         // of acc
+
+  __device__ __forceinline__ void operand(int step, int lane, std::uint32_t q[4]) const {
+#pragma unroll
+    for (int p = 0; p < 4; ++p)
+      q[p] = exists[p % 2] ? __ldg(reinterpret_cast<const unsigned*>(row[p % 2] + 16 * step +
+                                                                     2 * (lane % 4) + 8 * (p / 2)))
+                           : 0;
+  }
+
+  __device__ __forceinline__ void load(const AttentionArgs& a, const Place& place,
+                                       std::uint32_t head, int warp, int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t query = place.first + 16 * warp + lane / 4 + 8 * half;
+      exists[half] = query < place.span.q_count;
+      const std::uint64_t at = static_cast<std::uint64_t>(head) * a.q.n_rows + place.span.q_begin +
+                               (exists[half] ? query : 0);
+      row[half] = a.q.values + at * kDim;
+      factor[half] = a.q.scale[at] * a.scale;
+    }
+    if constexpr (kHeld) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) operand(step, lane, operands[step]);
+    }
+  }
+
+  // s[4 n + i] = q k^T, of key 8 n + 2 (lane % 4) + i % 2.
+  __device__ __forceinline__ void scores(std::uint32_t keys, int lane,
+                                         float (&s)[kKeys / 2]) const {
+#pragma unroll
+    for (float& each : s) each = 0;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      std::uint32_t loaded[4];
+      if constexpr (!kHeld) operand(step, lane, loaded);
+      const std::uint32_t* q = kHeld ? operands[step] : loaded;
+#pragma unroll
+      for (int n = 0; n < kKeys / 16; ++n) {
+        std::uint32_t k[4];
+        load_matrices(keys + (16 * n + lane % 8 + 8 * (lane / 16)) * T::kPitch + 32 * step +
+                          lane / 8 % 2 * 16,
+                      k);
+        multiply(s + 8 * n, q, k[0], k[1]);
+        multiply(s + 8 * n + 4, q, k[2], k[3]);
+      }
+    }
+  }
+
+  // acc += weights * values.
+  __device__ __forceinline__ void add_values(std::uint32_t values, int lane,
+                                             const std::uint32_t (&weights)[kKeys / 4]) {
+#pragma unroll
+    for (int step = 0; step < kKeys / 16; ++step) {
+#pragma unroll
+      for (int n = 0; n < kDim / 16; ++n) {
+        std::uint32_t v[4];
+        load_transposed(values + (16 * step + lane % 16) * T::kPitch + 32 * n + lane / 16 * 16, v);
+        multiply(acc + 8 * n, weights + 4 * step, v[0], v[1]);
+        multiply(acc + 8 * n + 4, weights + 4 * step, v[2], v[3]);
+      }
+    }
+  }
+
+  // One tile of which `n_keys` exist.
+  __device__ __forceinline__ void visit(std::uint32_t stage, const float* scales,
+                                        std::uint32_t n_keys, int lane) {
+    const float* key_scale = scales;
+    const float* value_scale = scales + kKeys;
+    float s[kKeys / 2];
+    scores(stage, lane, s);
+    float most[2] = {top[0], top[1]};
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n) {
+      const float2 scale = *reinterpret_cast<const float2*>(key_scale + 8 * n + 2 * (lane % 4));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const bool exists = 8 * n + 2 * (lane % 4) + i % 2 < n_keys;
+        float& each = s[4 * n + i];
+        each = exists ? each * (i % 2 == 0 ? scale.x : scale.y) * factor[i / 2] : -INFINITY;
+        most[i / 2] = fmaxf(most[i / 2], each);
+      }
+    }
+    const auto larger = [](float x, float y) { return fmaxf(x, y); };
+    float largest_scale = unit;
+#pragma unroll
+    for (int i = 0; i < kKeys / 32; ++i)
+      largest_scale = fmaxf(largest_scale, value_scale[lane + 32 * i]);
+    for (int offset = 16; offset > 0; offset /= 2)
+      largest_scale = fmaxf(largest_scale, __shfl_xor_sync(0xFFFFFFFFu, largest_scale, offset));
+    const float per_unit = 1.0f / largest_scale;
+    const float change_of_unit = unit * per_unit;
+    unit = largest_scale;
+    float decay[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      most[half] = over_row(most[half], larger);
+      decay[half] = power_of_two(top[half] - most[half]);
+      top[half] = most[half];
+      sum[half] *= decay[half];
+      decay[half] *= change_of_unit;
+    }
+#pragma unroll
+    for (int i = 0; i < kDim / 2; ++i) acc[i] *= decay[i / 2 % 2];
+
+    std::uint32_t weights[kKeys / 4];
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n) {
+      const float2 scale = *reinterpret_cast<const float2*>(value_scale + 8 * n + 2 * (lane % 4));
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float x = power_of_two(s[4 * n + 2 * half] - top[half]);
+        const float y = power_of_two(s[4 * n + 2 * half + 1] - top[half]);
+        sum[half] += x + y;
+        const __half2 both = __floats2half2_rn(x * (scale.x * per_unit), y * (scale.y * per_unit));
+        weights[2 * n + half] = *reinterpret_cast<const std::uint32_t*>(&both);
+      }
+    }
+    add_values(stage + T::kTileBytes, lane, weights);
+  }
+
+  __device__ __forceinline__ void store(const AttentionArgs& a, const Place& place,
+                                        std::uint32_t head, int warp, int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float total = over_row(sum[half], [](float x, float y) { return x + y; });
+      if (!exists[half]) continue;
+      const float factor_out = place.span.kv_count == 0 ? 0.0f : unit / total;
+      const std::uint32_t query =
+          place.span.q_begin + place.first + 16 * warp + lane / 4 + 8 * half;
+      float* to =
+          a.out.values + static_cast<std::uint64_t>(query) * a.out.n_cols + head * a.head_dim;
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        const std::uint32_t d = 8 * n + 2 * (lane % 4);
+        const float2 both = {acc[4 * n + 2 * half] * factor_out,
+                             acc[4 * n + 2 * half + 1] * factor_out};
+        if (a.head_dim % 2 == 0) {
+          if (d < a.head_dim) *reinterpret_cast<float2*>(to + d) = both;
+        } else {
+          if (d < a.head_dim) to[d] = both.x;
+          if (d + 1 < a.head_dim) to[d + 1] = both.y;
+        }
+      }
+    }
+  }
+};
+
+template <int kDim, int kKeys>
+__global__ void __launch_bounds__(kThreads, kDim <= 128 ? 3 : 1) attend(AttentionArgs a) {
+  using T = Tiles<kDim, kKeys>;
+  extern __shared__ __align__(16) std::uint8_t shared[];
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::uint32_t head = blockIdx.y;
-  const std::uint32_t kv_col = head * a.n_kv_heads / a.n_heads * a.head_dim;
-  const std::uint32_t n_queries = min(place.span.q_count - place.first, kQueries);
-  load_tile(a.q, place.span.q_begin + place.first, n_queries, head * a.head_dim, a.head_dim, stride,
-            queries);
-  const int query = static_cast<int>(threadIdx.x) / kShare;
-  const int part = static_cast<int>(threadIdx.x) % kShare;
-  float largest = -INFINITY;
-  float sum = 0;
-  float4 acc[kVectors] = {};
+  const std::uint32_t kv_head = head * a.k.n_heads / a.q.n_heads;
+  const std::uint32_t base = shared_address(shared);
+  const Place place = find_place(a);
+  wait_for_predecessor();
+  let_successor_start();
+  if (!place.found) return;
 
-  for (std::uint32_t first = 0; first < place.span.kv_count; first += kKeys) {
-    const std::uint32_t n_keys = min(place.span.kv_count - first, kKeys);
-    __syncthreads();
-    load_tile(a.k, place.span.kv_begin + first, n_keys, kv_col, a.head_dim, stride, keys);
-    load_tile(a.v, place.span.kv_begin + first, n_keys, kv_col, a.head_dim, stride, values);
-    __syncthreads();
-    float score[kKeys / kShare] = {};
-    for (std::uint32_t d = 0; d < stride - 4; d += 4) {
-      const float4 x = load4(queries + query * stride + d);
-#pragma unroll
-      for (int i = 0; i < kKeys / kShare; ++i) {
-        const float4 y = load4(keys + (part + kShare * i) * stride + d);
-        score[i] += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
-      }
-    }
-    float top = largest;
-#pragma unroll
-    for (int i = 0; i < kKeys / kShare; ++i) {
-      const bool exists = static_cast<std::uint32_t>(part + kShare * i) < n_keys;
-      score[i] = exists ? score[i] * a.scale : -INFINITY;
-      top = fmaxf(top, score[i]);
-    }
-    top = share(top, [](float x, float y) { return fmaxf(x, y); });
-    const float factor = expf(largest - top);
-    largest = top;
-    float mine = 0;
-#pragma unroll
-    for (int i = 0; i < kKeys / kShare; ++i) {
-      const float weight = expf(score[i] - top);
-      weights[query * (kKeys + 1) + part + kShare * i] = weight;
-      mine += weight;
-    }
-    sum = sum * factor + share(mine, [](float x, float y) { return x + y; });
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      acc[i].x *= factor;
-      acc[i].y *= factor;
-      acc[i].z *= factor;
-      acc[i].w *= factor;
-    }
-    __syncwarp();  // a query's threads are in one warp
-    for (std::uint32_t key = 0; key < n_keys; ++key) {
-      const float weight = weights[query * (kKeys + 1) + key];
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        const std::uint32_t d = 4 * (part + kShare * i);
-        if (d >= stride - 4) continue;
-        const float4 y = load4(values + key * stride + d);
-        acc[i].x += weight * y.x;
-        acc[i].y += weight * y.y;
-        acc[i].z += weight * y.z;
-        acc[i].w += weight * y.w;
-      }
-    }
-    __syncwarp();
+  const std::uint32_t n_tiles = (place.span.kv_count + kKeys - 1) / kKeys;
+  if (n_tiles > 0) load_tile<kDim, kKeys>(a, kv_head, place.span, 0, base);
+  copy_commit();
+  Queries<kDim, kKeys> queries;
+  queries.load(a, place, head, warp, lane);
+  for (std::uint32_t tile = 0; tile < n_tiles; ++tile) {
+    copy_wait<0>();
+    __syncthreads();  // this tile is there for all, and the one before is no longer read
+    const std::uint32_t first = (tile + 1) * kKeys;
+    if (tile + 1 < n_tiles)
+      load_tile<kDim, kKeys>(a, kv_head, place.span, first,
+                             base + (tile + 1) % kStages * T::kStageBytes);
+    copy_commit();
+    const std::uint32_t stage = tile % kStages * T::kStageBytes;
+    queries.visit(base + stage, reinterpret_cast<const float*>(shared + stage + 2 * T::kTileBytes),
+                  place.span.kv_count - tile * kKeys, lane);
   }
-
-  if (static_cast<std::uint32_t>(query) >= n_queries) return;
-  float* to = a.out.values +
-              static_cast<std::uint64_t>(place.span.q_begin + place.first + query) * a.out.n_cols +
-              head * a.head_dim;
-  const float inverse = place.span.kv_count == 0 ? 0.0f : 1.0f / sum;
-#pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    const float part_of[4] = {acc[i].x, acc[i].y, acc[i].z, acc[i].w};
-    for (int e = 0; e < 4; ++e) {
-      const std::uint32_t d = 4 * (part + kShare * i) + e;
-      if (d < a.head_dim) to[d] = part_of[e] * inverse;
-    }
-  }
+  queries.store(a, place, head, warp, lane);
 }
 
-template <int kVectors>
+template <int kDim, int kKeys>
 void launch_with(const AttentionArgs& args, dim3 grid, cudaStream_t stream) {
-  const std::uint32_t stride = (args.head_dim + 3) / 4 * 4 + 4;
-  const int bytes = static_cast<int>((3 * 32 * stride + kQueries * (kKeys + 1)) * sizeof(float));
-  cuda_check(
-      cudaFuncSetAttribute(attend<kVectors>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-      "asking for shared memory");
-  attend<kVectors><<<grid, kThreads, bytes, stream>>>(args);
-  launch_check("launching attention");
+  constexpr int kBytes = Tiles<kDim, kKeys>::kBytes;
+  cuda_check(cudaFuncSetAttribute(attend<kDim, kKeys>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  kBytes),
+             "asking for shared memory");
+  launch("launching attention", attend<kDim, kKeys>, grid, kThreads, kBytes, stream, args);
 }
 
 }  // namespace
 
-void launch_attention(Rows q, Rows k, Rows v, const AttentionSpan* spans, std::uint32_t n_spans,
+std::uint32_t attention_stride(std::uint32_t head_dim) {
+  for (const std::uint32_t stride : {32u, 64u, 96u, 128u, 256u})
+    if (head_dim <= stride) return stride;
+  throw Error(ErrorCode::unsupported,
+              "heads of " + std::to_string(head_dim) + " dimensions, at most 256 can be run",
+              "backend cuda, attention", "use --backend cpu");
+}
+
+void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
+                      const AttentionSpan* spans, std::uint32_t n_spans,
                       const AttentionParams& params, Rows out, cudaStream_t stream) {
-  if (params.head_dim > kMostDim)
-    throw Error(ErrorCode::unsupported,
-                "heads of " + std::to_string(params.head_dim) + " dimensions, at most " +
-                    std::to_string(kMostDim) + " can be run",
-                "backend cuda, attention", "use --backend cpu");
-  const AttentionArgs args = {
-      q,           k, v, out, spans, n_spans, params.n_heads, params.n_kv_heads, params.head_dim,
-      params.scale};
+  const AttentionArgs args = {q, k, v, out, spans, n_spans, params.head_dim, params.scale * kLog2E};
   const dim3 grid(out.n_rows / kQueries + n_spans, params.n_heads);
-  const std::uint32_t vectors = (params.head_dim + 31) / 32;
-  if (vectors <= 1) return launch_with<1>(args, grid, stream);
-  if (vectors <= 2) return launch_with<2>(args, grid, stream);
-  if (vectors <= 4) return launch_with<4>(args, grid, stream);
-  launch_with<8>(args, grid, stream);
+  switch (q.stride) {
+    case 32:
+      return launch_with<32, 64>(args, grid, stream);
+    case 64:
+      return launch_with<64, 64>(args, grid, stream);
+    case 96:
+      return launch_with<96, 64>(args, grid, stream);
+    case 128:
+      return launch_with<128, 64>(args, grid, stream);
+    default:
+      return launch_with<256, 32>(args, grid, stream);
+  }
 }
 
 }  // namespace dllm::cuda

@@ -6,13 +6,18 @@
 #include <cstdint>
 
 #include "dllm/backend.hpp"
+#include "heads.hpp"
 #include "rows.hpp"
 
 namespace dllm::cuda {
 
+/// Dimensions of a head as attention reads them: HeadRows::stride. Throws Error (unsupported) for
+/// heads wider than 256.
+std::uint32_t attention_stride(std::uint32_t head_dim);
+
 /// Definitions: Backend::attention. `spans` lies on the device. Queries that see no key get zeros.
-/// Throws Error (unsupported) for heads wider than 256.
-void launch_attention(Rows q, Rows k, Rows v, const AttentionSpan* spans, std::uint32_t n_spans,
+void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
+                      const AttentionSpan* spans, std::uint32_t n_spans,
                       const AttentionParams& params, Rows out, cudaStream_t stream);
 
 }  // namespace dllm::cuda

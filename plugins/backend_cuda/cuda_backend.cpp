@@ -1,23 +1,18 @@
-// Everything of Backend but the head (head_call.cpp).
+// Everything of Backend but attention (attention_call.cpp) and the head (head_call.cpp).
 #include "cuda_backend.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 
-#include "attention.hpp"
 #include "cuda_check.hpp"
 #include "dllm/error.hpp"
 
 namespace dllm::cuda {
 namespace {
 
-const CudaBuffer& buffer_of(const TensorView& view) {
-  return static_cast<const CudaBuffer&>(*view.buffer);
-}
-
-Rows rows_of(const TensorView& view) {
-  return {buffer_of(view).values(), view.n_rows, view.n_cols};
+Rows stored_rows(const TensorView& view) {
+  return {static_cast<const CudaBuffer&>(*view.buffer).values(), view.n_rows, view.n_cols};
 }
 
 const Matrix& matrix_of(const Weight& weight) {
@@ -184,6 +179,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
   grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
   grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
   grow(work_, rows * gemm_work_floats(gemm_device_) * sizeof(float), "parts of products");
+  reserve_attention(rows, limits.max_heads, cols / std::max(limits.max_heads, 1u));
   if (limits.n_vocab > 0 && limits.max_score_rows > 0) {
     const std::uint64_t chunk =
         std::min<std::uint64_t>(chunk_rows(limits.n_vocab), 2ull * limits.max_score_rows);
@@ -213,6 +209,16 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
   return std::make_unique<Matrix>(*file, tensor, staging_, stream_.get());
 }
 
+Rows CudaBackend::rows_of(const TensorView& view) {
+  rotations_.settle(stored_rows(view).values, stream_.get());
+  return stored_rows(view);
+}
+
+Rows CudaBackend::new_rows_of(const TensorView& view) {
+  rotations_.overwritten(stored_rows(view), stream_.get());
+  return stored_rows(view);
+}
+
 // The running product's input; overwritten by the next.
 Panel CudaBackend::input_panel(std::uint32_t n_rows, std::uint32_t n_cols) {
   grow(panel_values_, Panel::halves(n_rows, n_cols) * sizeof(__half), "input panel");
@@ -233,7 +239,7 @@ void CudaBackend::embed(const Weight& table, const IndexList& ids, TensorView ou
   if (out.n_rows == 0) return;
   const EventTimer timer(profile_, Stage::embed, "embed", stream_.get());
   launch_embed(table.dtype(), rows->rows(), rows->row_bytes(), table.n_rows(), values_of(ids),
-               rows_of(out), stream_.get());
+               new_rows_of(out), stream_.get());
 }
 
 void CudaBackend::norm_linear(TensorView x, const Weight* norm, float eps,
@@ -252,36 +258,13 @@ void CudaBackend::norm_linear(TensorView x, const Weight* norm, float eps,
     count_work(timer, matrix_of(*each.weight), x.n_rows);
     products_.push_back(
         {matrix_of(*each.weight).packed(),
-         {buffer_of(each.out).values(), each.out.n_cols, vector_of(each.bias, each.out.n_cols)}});
+         {new_rows_of(each.out).values, each.out.n_cols, vector_of(each.bias, each.out.n_cols)}});
   }
   for (std::span<const Product> rest = products_; !rest.empty();) {
     const std::size_t n = std::min<std::size_t>(rest.size(), kMostProducts);
     multiply(rest.first(n), panel);
     rest = rest.subspan(n);
   }
-}
-
-void CudaBackend::rope(TensorView x, const IndexList& positions, const RopeParams& params) {
-  DLLM_ASSERT(x.n_rows == positions.size());
-  DLLM_ASSERT(x.n_cols == params.n_heads * params.head_dim);
-  DLLM_ASSERT(params.n_rot % 2 == 0 && params.n_rot <= params.head_dim);
-  if (x.n_rows == 0) return;
-  const EventTimer timer(profile_, Stage::attention, "rope", stream_.get());
-  launch_rope(rows_of(x), values_of(positions), params,
-              vector_of(params.head_norm, params.head_dim), stream_.get());
-}
-
-void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const AttentionSpans& spans,
-                            const AttentionParams& params, TensorView out) {
-  DLLM_ASSERT(params.n_kv_heads > 0 && params.n_heads % params.n_kv_heads == 0);
-  DLLM_ASSERT(q.n_cols == params.n_heads * params.head_dim && out.n_cols == q.n_cols);
-  DLLM_ASSERT(k.n_cols == params.n_kv_heads * params.head_dim && v.n_cols == k.n_cols);
-  DLLM_ASSERT(out.buffer != q.buffer && out.buffer != k.buffer && out.buffer != v.buffer);
-  const auto& list = static_cast<const CudaAttentionSpans&>(spans);
-  if (list.size() == 0 || out.n_rows == 0) return;
-  const EventTimer timer(profile_, Stage::attention, "attention", stream_.get());
-  launch_attention(rows_of(q), rows_of(k), rows_of(v), list.values(), list.size(), params,
-                   rows_of(out), stream_.get());
 }
 
 void CudaBackend::linear_residual(TensorView x, const Weight& weight, const Weight* bias,
@@ -294,9 +277,9 @@ void CudaBackend::linear_residual(TensorView x, const Weight& weight, const Weig
   count_work(timer, matrix, x.n_rows);
   const Panel panel = input_panel(x.n_rows, x.n_cols);
   launch_prepare(rows_of(x), nullptr, 0, panel, stream_.get());
-  const Product to_residual[] = {{matrix.packed(),
-                                  {buffer_of(residual).values(), residual.n_cols,
-                                   vector_of(bias, residual.n_cols), Store::add}}};
+  const Product to_residual[] = {
+      {matrix.packed(),
+       {rows_of(residual).values, residual.n_cols, vector_of(bias, residual.n_cols), Store::add}}};
   multiply(to_residual, panel);
 }
 
@@ -321,7 +304,7 @@ void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const W
   const Panel hidden = input_panel(x.n_rows, gate.n_rows());
   launch_swiglu(gates, ups, hidden, stream_.get());
   const Product to_residual[] = {
-      {matrix_of(down).packed(), {buffer_of(x).values(), x.n_cols, nullptr, Store::add}}};
+      {matrix_of(down).packed(), {rows_of(x).values, x.n_cols, nullptr, Store::add}}};
   multiply(to_residual, hidden);
 }
 
@@ -329,12 +312,22 @@ void CudaBackend::copy_rows(TensorView src, const IndexList& rows, TensorView ds
   DLLM_ASSERT(src.buffer != dst.buffer && src.n_cols == dst.n_cols && dst.n_rows == rows.size());
   if (dst.n_rows == 0) return;
   const EventTimer timer(profile_, Stage::other, "copy_rows", stream_.get());
-  launch_copy_rows(rows_of(src), values_of(rows), rows_of(dst), stream_.get());
+  launch_copy_rows(rows_of(src), values_of(rows), new_rows_of(dst), stream_.get());
 }
 
 void CudaBackend::run_step(const StepKey& key, const std::function<void()>& body) {
-  if (profile_.active()) return body();
-  graphs_.run(stream_.get(), key, body);
+  const auto step = [&] {
+    rotations_.begin_step();
+    try {
+      body();
+    } catch (...) {
+      rotations_.abandon_step();
+      throw;
+    }
+    rotations_.end_step(stream_.get());
+  };
+  if (profile_.active()) return step();
+  graphs_.run(stream_.get(), key, step);
 }
 
 }  // namespace dllm::cuda

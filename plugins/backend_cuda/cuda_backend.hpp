@@ -1,8 +1,8 @@
 // The CUDA backend: one GPU, one stream, everything resident.
 //
 // Ops only enqueue kernels, so run_step() can record them. Start with cuda_backend.cpp (the
-// operations in Backend's order), then the kernels they launch: rows.cu, gemm.cu, attention.cu,
-// head.cu.
+// operations in Backend's order, attention in attention_call.cpp, the head in head_call.cpp), then
+// the kernels they launch: rows.cu, gemm.cu, heads.cu, attention.cu, head.cu.
 // Thread rule: one thread per backend.
 #pragma once
 
@@ -18,6 +18,7 @@
 #include "event_profile.hpp"
 #include "gemm.hpp"
 #include "head.hpp"
+#include "rotations.hpp"
 #include "rows.hpp"
 #include "step_graphs.hpp"
 #include "weights.hpp"
@@ -123,8 +124,16 @@ class CudaBackend final : public Backend {
     bool guided = false;
   };
 
+  /// Rows of a view, to be read or changed; to be written anew.
+  Rows rows_of(const TensorView& view);
+  Rows new_rows_of(const TensorView& view);
+
   void require_memory(std::uint64_t bytes, const std::string& what) const;
   void grow(DeviceMemory& memory, std::uint64_t bytes, const char* what);
+  /// Heads of at most `head_dim` dimensions, as far as attention can run them.
+  void reserve_attention(std::uint64_t n_rows, std::uint32_t n_heads, std::uint32_t head_dim);
+  HeadRows head_rows(std::uint64_t first_row, std::uint32_t n_rows, std::uint32_t n_heads,
+                     std::uint32_t head_dim) const;
   Panel input_panel(std::uint32_t n_rows, std::uint32_t n_cols);
   void multiply(std::span<const Product> products, const Panel& panel);
   std::uint32_t chunk_rows(std::uint32_t n_vocab) const;
@@ -141,13 +150,15 @@ class CudaBackend final : public Backend {
   Staging staging_;
   StepGraphs graphs_;
   EventProfile profile_;
+  Rotations rotations_;
 
   DeviceMemory panel_values_, panel_scales_;  // the input of the running product
+  DeviceMemory heads_, head_scales_;          // q, k and v of the running attention
   DeviceMemory gate_, up_;                    // [n, ffn] f32
   DeviceMemory work_;                         // parts of split products
   DeviceMemory logits_;                       // [chunk_rows, n_vocab]
   DeviceMemory head_requests_, head_ids_, head_rows_;
-  DeviceMemory answers_, probs_, top_ids_, top_probs_;
+  DeviceMemory partials_, answers_, probs_, top_ids_, top_probs_;
   PinnedMemory host_answers_;
   std::vector<Product> products_;  // of the running norm_linear
   // What the host builds for a call of head_stats.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gemm_args.hpp"
+#include "tensor_core.cuh"
 #include "unpack.cuh"
 
 // sm_90a: warpgroup products exist, and gemm_sm80.cu's kernels are left out.
@@ -12,10 +13,6 @@
 #endif
 
 namespace dllm::cuda {
-
-__device__ __forceinline__ std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
 
 /// First panel row of token tile number `tile`: a multiple of 8, so that the swizzle's phase is
 /// that of the tile in shared memory. The call's first row may be up to 7 rows further.

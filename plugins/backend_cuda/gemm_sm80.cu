@@ -18,15 +18,6 @@ constexpr int kStages = 3;
 
 #if !defined(DLLM_WARPGROUPS)
 
-__device__ __forceinline__ void copy_async(std::uint32_t to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(from));
-}
-__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;\n"); }
-template <int kPending>
-__device__ __forceinline__ void copy_wait() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending));
-}
-
 // A stage: kTokens rows of 128 bytes of one block of the panel, as they lie there.
 template <int kTokens>
 __device__ __forceinline__ void load_stage(const Panel& panel, std::uint32_t tile_row,
@@ -35,22 +26,7 @@ __device__ __forceinline__ void load_stage(const Panel& panel, std::uint32_t til
       panel.values + (static_cast<std::uint64_t>(unit) * panel.padded_rows + tile_row) * kUnitCols;
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.x); i < kTokens * 8; i += kThreads)
-    copy_async(stage + 16 * i, from + 8 * i);
-}
-
-__device__ __forceinline__ void load_matrices(std::uint32_t address, std::uint32_t b[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
-               : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
-               : "r"(address));
-}
-
-__device__ __forceinline__ void multiply(float* c, const std::uint32_t a[4], std::uint32_t b0,
-                                         std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};\n"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    copy_async(stage + 16 * i, from + 8 * i, true);
 }
 
 #endif

@@ -1,4 +1,7 @@
 // Row statistics on the device. Definitions of every figure: dllm/head_stats.hpp.
+//
+// Rows without filters and lists are streamed: one walk, a tile at a time (head_stream.cu). The
+// others need the row as a whole and are walked several times (head_whole.cu).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,6 +31,8 @@ struct DeviceRequest {
   float guidance_scale = 0;
   bool filtered_domain = false;
   bool filters = false;  // top_p or top_k matter to some figure
+  bool whole = false;    // filters, or a list of the most probable ids
+  bool draws = false;    // temperature is above 0 and a draw is wanted
   bool allow_all = false;
   bool guided = false;
   IdRange suppress_both;
@@ -54,13 +59,16 @@ struct RowAnswer {
   std::uint32_t non_finite = 0;
 };
 
+struct TilePartial;  // head_figures.cuh
+
 /// Device pointers of one call; answers are indexed by place in `rows`.
 struct HeadCall {
   const DeviceRow* rows = nullptr;
   const DeviceRequest* requests = nullptr;
   const std::int32_t* ids = nullptr;
-  float* logits = nullptr;  // [., n_vocab]; overwritten
+  float* logits = nullptr;  // [., n_vocab]; those of whole rows are overwritten
   std::uint32_t n_vocab = 0;
+  TilePartial* partials = nullptr;  // head_partial_bytes() a row
   RowAnswer* answers = nullptr;
   float* prob_of = nullptr;  // [row][prob_of_stride]
   std::uint32_t prob_of_stride = 0;
@@ -69,6 +77,19 @@ struct HeadCall {
   std::uint32_t top_stride = 0;
 };
 
-void launch_row_stats(const HeadCall& call, std::uint32_t n_rows, cudaStream_t stream);
+/// Of a row's partial statistics.
+std::uint64_t head_partial_bytes(std::uint32_t n_vocab);
+
+/// What there is among the rows of a call.
+struct RowKinds {
+  bool greedy = false;  // streamed, no draw
+  bool drawn = false;   // streamed
+  bool whole = false;
+};
+
+/// Answer the rows that are streamed, and those that are not; each leaves the others alone.
+void launch_streamed_rows(const HeadCall& call, std::uint32_t n_rows, RowKinds kinds,
+                          cudaStream_t stream);
+void launch_whole_rows(const HeadCall& call, std::uint32_t n_rows, cudaStream_t stream);
 
 }  // namespace dllm::cuda

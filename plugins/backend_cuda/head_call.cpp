@@ -100,6 +100,8 @@ void CudaBackend::describe(std::span<const StatsRequest> requests, std::uint32_t
     to.guidance_scale = request.guidance_scale;
     to.filtered_domain = request.domain == Domain::filtered;
     to.filters = filters_matter(request, n_vocab);
+    to.whole = to.filters || to.top_list > 0;
+    to.draws = request.temperature > 0 && (request.want & kStatSampled) != 0;
     to.allow_all = request.allow_all;
     to.guided = request.guided;
     to.suppress_both = list(request.suppress_both);
@@ -172,6 +174,7 @@ void CudaBackend::answer_piece(const Piece& piece, std::span<const StatsRequest>
   for (std::uint32_t i = 0; i < n; ++i) rows_[i].pair_row = n + i;
 
   grow(head_rows_, n * sizeof(DeviceRow), "head rows");
+  grow(partials_, n * head_partial_bytes(n_vocab), "head statistics");
   grow(answers_, n * sizeof(RowAnswer), "head statistics");
   grow(probs_, std::uint64_t{n} * stats.prob_of_stride * sizeof(float), "head statistics");
   grow(top_ids_, std::uint64_t{n} * stats.top_stride * sizeof(std::int32_t), "head statistics");
@@ -188,6 +191,7 @@ void CudaBackend::answer_piece(const Piece& piece, std::span<const StatsRequest>
                          head_ids_.as<std::int32_t>(),
                          logits_.as<float>(),
                          n_vocab,
+                         partials_.as<TilePartial>(),
                          answers_.as<RowAnswer>(),
                          probs_.as<float>(),
                          stats.prob_of_stride,
@@ -196,7 +200,15 @@ void CudaBackend::answer_piece(const Piece& piece, std::span<const StatsRequest>
                          stats.top_stride};
   {
     const EventTimer timer(profile_, Stage::stats, "row_stats", stream_.get());
-    launch_row_stats(call, n, stream_.get());
+    RowKinds kinds;
+    for (const DeviceRow& row : rows_) {
+      const DeviceRequest& request = requests_[row.request];
+      kinds.whole |= request.whole;
+      kinds.drawn |= !request.whole && request.draws;
+      kinds.greedy |= !request.whole && !request.draws;
+    }
+    if (kinds.greedy || kinds.drawn) launch_streamed_rows(call, n, kinds, stream_.get());
+    if (kinds.whole) launch_whole_rows(call, n, stream_.get());
   }
   cuda_check(cudaMemcpyAsync(host_answers_.as<std::byte>(), answers_.as<std::byte>(),
                              n * sizeof(RowAnswer), cudaMemcpyDeviceToHost, stream_.get()),

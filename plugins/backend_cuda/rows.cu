@@ -1,17 +1,26 @@
-// Norm, gate, rotation and copies. In every kernel a block owns one row (of the output) and its
-// threads stride over the columns; in rope() a warp owns whole heads of the row.
+// Look-up, norm, gate and copies. In every kernel a block owns one row of the output and its
+// threads stride over the columns; where a panel is written, over chunks of eight columns.
 #include "block_codes.cuh"
-#include "cuda_check.hpp"
+#include "launch.cuh"
 #include "reduce.cuh"
+#include "row_scale.cuh"
 #include "rows.hpp"
 
 namespace dllm::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kPanelThreads = 512;
+constexpr std::uint32_t kChunk = 8;  // columns: 16 bytes of a panel
+
+// Of a row's largest value in the panel: binary16 then holds the row with 11 significant bits down
+// to 2^-27 of it.
+constexpr int kPanelExponent = 13;
 
 __global__ void embed(DType dtype, const std::uint8_t* table, std::uint64_t row_bytes,
                       std::uint32_t n_table_rows, const std::int32_t* ids, Rows out) {
+  wait_for_predecessor();
+  let_successor_start();
   const std::int32_t id = ids[blockIdx.x];
   float* to = out.values + static_cast<std::uint64_t>(blockIdx.x) * out.n_cols;
   const bool valid = id >= 0 && static_cast<std::uint32_t>(id) < n_table_rows;
@@ -19,115 +28,123 @@ __global__ void embed(DType dtype, const std::uint8_t* table, std::uint64_t row_
     to[k] = valid ? row_value(dtype, table + id * row_bytes, k) : nanf("");
 }
 
-// The power of two that brings `largest` into [2^13, 2^14): binary16 then holds the row with 11
-// significant bits down to 2^-28 of its largest value. A row that is not finite stays so.
-__device__ float row_exponent(float largest) {
-  if (!(largest > 0)) return largest == 0 ? 1.0f : largest;
-  if (isinf(largest)) return largest;
-  int exponent = 0;
-  frexpf(largest, &exponent);
-  return ldexpf(1.0f, max(exponent - 14, -126));
+struct Chunk {
+  float values[kChunk];
+
+  // Columns [first, first + 8) of a row; zeros beyond its end.
+  __device__ __forceinline__ void load(const float* row, std::uint32_t first,
+                                       std::uint32_t n_cols) {
+    if (n_cols % 4 == 0 && first + kChunk <= n_cols) {
+      const auto* from = reinterpret_cast<const float4*>(row + first);
+      const float4 a = from[0];
+      const float4 b = from[1];
+      const float all[kChunk] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+      for (std::uint32_t i = 0; i < kChunk; ++i) values[i] = all[i];
+      return;
+    }
+#pragma unroll
+    for (std::uint32_t i = 0; i < kChunk; ++i) values[i] = first + i < n_cols ? row[first + i] : 0;
+  }
+};
+
+// x, times the norm's weights where there are some.
+struct Plain {
+  Rows x;
+  const float* norm;
+  __device__ __forceinline__ Chunk load(std::uint32_t first, double* squares) const {
+    Chunk chunk;
+    chunk.load(x.values + static_cast<std::uint64_t>(blockIdx.x) * x.n_cols, first, x.n_cols);
+    if (!norm) return chunk;
+    Chunk weights;
+    weights.load(norm, first, x.n_cols);
+#pragma unroll
+    for (std::uint32_t i = 0; i < kChunk; ++i) {
+      const auto value = static_cast<double>(chunk.values[i]);
+      if (squares) *squares += value * value;
+      chunk.values[i] *= weights.values[i];
+    }
+    return chunk;
+  }
+};
+
+// silu(gate) * up.
+struct Gated {
+  Rows gate;
+  Rows up;
+  __device__ __forceinline__ Chunk load(std::uint32_t first, double*) const {
+    const std::uint64_t row = static_cast<std::uint64_t>(blockIdx.x) * gate.n_cols;
+    Chunk chunk;
+    Chunk other;
+    chunk.load(gate.values + row, first, gate.n_cols);
+    other.load(up.values + row, first, gate.n_cols);
+#pragma unroll
+    for (std::uint32_t i = 0; i < kChunk; ++i)
+      chunk.values[i] = chunk.values[i] / (1.0f + expf(-chunk.values[i])) * other.values[i];
+    return chunk;
+  }
+};
+
+// The row's sum of squares, and its largest value as `source` gives it (NaN where one is).
+struct RowSize {
+  double squares = 0;
+  float largest = 0;
+};
+__device__ __forceinline__ RowSize over_block(RowSize size, RowSize* shared) {
+  const auto add = [](RowSize a, RowSize b) {
+    return RowSize{a.squares + b.squares, Larger{}(a.largest, b.largest)};
+  };
+  const auto over_warp = [&](RowSize value) {
+    for (int offset = 16; offset > 0; offset /= 2)
+      value = add(value, {__shfl_xor_sync(0xFFFFFFFFu, value.squares, offset),
+                          __shfl_xor_sync(0xFFFFFFFFu, value.largest, offset)});
+    return value;
+  };
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  size = over_warp(size);
+  if (lane == 0) shared[threadIdx.x / 32] = size;
+  __syncthreads();
+  return over_warp(lane < kPanelThreads / 32 ? shared[lane] : RowSize{});
 }
 
-__device__ void write_panel(const Panel& panel, const float* values, float largest, float factor,
-                            const float* norm) {
-  const float scale = row_exponent(largest);
-  const float inverse = scale != scale || isinf(scale) ? nanf("") : 1.0f / scale;
+// Two walks over the row; the second finds it in the cache.
+template <typename Source>
+__global__ void __launch_bounds__(kPanelThreads)
+    fill_panel(Source source, bool has_norm, float eps, Panel panel) {
+  __shared__ RowSize shared[kPanelThreads / 32];
+  wait_for_predecessor();
+  let_successor_start();
+  RowSize size;
+  for (std::uint32_t k = kChunk * threadIdx.x; k < panel.n_cols; k += kChunk * kPanelThreads) {
+    const Chunk chunk = source.load(k, &size.squares);
+#pragma unroll
+    for (const float value : chunk.values) size.largest = Larger{}(fabsf(value), size.largest);
+  }
+  size = over_block(size, shared);
+  float factor = 1;
+  if (has_norm)
+    factor = static_cast<float>(1.0 / sqrt(size.squares / panel.n_cols + static_cast<double>(eps)));
+  const float scale = row_scale(size.largest * factor, kPanelExponent);
+  const float inverse = 1.0f / scale;
   const std::uint32_t n_cols = Panel::padded_cols(panel.n_cols);
-  for (std::uint32_t k = threadIdx.x; k < n_cols; k += blockDim.x) {
-    float value = 0;
-    if (k < panel.n_cols) value = norm ? values[k] * factor * norm[k] : values[k];
-    panel.values[panel.at(blockIdx.x, k)] = __float2half_rn(value * inverse);
+  for (std::uint32_t k = kChunk * threadIdx.x; k < n_cols; k += kChunk * kPanelThreads) {
+    const Chunk chunk = source.load(k, nullptr);
+    std::uint32_t words[kChunk / 2];
+#pragma unroll
+    for (std::uint32_t i = 0; i < kChunk / 2; ++i) {
+      const __half2 both = __floats2half2_rn(chunk.values[2 * i] * factor * inverse,
+                                             chunk.values[2 * i + 1] * factor * inverse);
+      words[i] = *reinterpret_cast<const std::uint32_t*>(&both);
+    }
+    *reinterpret_cast<uint4*>(panel.values + panel.at(blockIdx.x, k)) = {words[0], words[1],
+                                                                         words[2], words[3]};
   }
   if (threadIdx.x == 0) panel.row_scale[blockIdx.x] = scale;
 }
 
-__global__ void prepare(Rows x, const float* norm, float eps, Panel panel) {
-  __shared__ double sums[32];
-  __shared__ float maxima[32];
-  const float* row = x.values + static_cast<std::uint64_t>(blockIdx.x) * x.n_cols;
-  float factor = 1;
-  if (norm) {
-    double sum = 0;
-    for (std::uint32_t k = threadIdx.x; k < x.n_cols; k += blockDim.x)
-      sum += static_cast<double>(row[k]) * static_cast<double>(row[k]);
-    sum = reduce_block(sum, 0.0, Add{}, sums);
-    factor = static_cast<float>(1.0 / sqrt(sum / x.n_cols + static_cast<double>(eps)));
-  }
-  float largest = 0;
-  for (std::uint32_t k = threadIdx.x; k < x.n_cols; k += blockDim.x)
-    largest = Larger{}(fabsf(norm ? row[k] * factor * norm[k] : row[k]), largest);
-  largest = reduce_block(largest, 0.0f, Larger{}, maxima);
-  write_panel(panel, row, largest, factor, norm);
-}
-
-__global__ void swiglu(Rows gate, Rows up, Panel panel) {
-  __shared__ float maxima[32];
-  float* g = gate.values + static_cast<std::uint64_t>(blockIdx.x) * gate.n_cols;
-  const float* u = up.values + static_cast<std::uint64_t>(blockIdx.x) * up.n_cols;
-  float largest = 0;
-  for (std::uint32_t k = threadIdx.x; k < gate.n_cols; k += blockDim.x) {
-    const float value = g[k] / (1.0f + expf(-g[k])) * u[k];
-    g[k] = value;
-    largest = Larger{}(fabsf(value), largest);
-  }
-  largest = reduce_block(largest, 0.0f, Larger{}, maxima);
-  write_panel(panel, g, largest, 1, nullptr);
-}
-
-struct RopeArgs {
-  Rows x;
-  const std::int32_t* positions;
-  const float* head_norm;
-  float head_norm_eps;
-  std::uint32_t n_heads;
-  std::uint32_t head_dim;
-  std::uint32_t n_rot;
-  bool neox;
-  double theta;
-  double scale;
-};
-
-// Angles are in double, once per row, then sines and cosines in f32.
-__global__ void rope(RopeArgs a) {
-  extern __shared__ float table[];  // [n_rot / 2] cosines, then sines
-  const std::uint32_t half = a.n_rot / 2;
-  for (std::uint32_t m = threadIdx.x; m < half; m += blockDim.x) {
-    const double angle =
-        a.positions[blockIdx.x] * a.scale * pow(a.theta, -2.0 * static_cast<double>(m) / a.n_rot);
-    double sine = 0;
-    double cosine = 0;
-    sincos(angle, &sine, &cosine);
-    table[m] = static_cast<float>(cosine);
-    table[half + m] = static_cast<float>(sine);
-  }
-  __syncthreads();
-  const std::uint32_t lane = threadIdx.x % 32;
-  for (std::uint32_t head = threadIdx.x / 32; head < a.n_heads; head += blockDim.x / 32) {
-    float* x = a.x.values + static_cast<std::uint64_t>(blockIdx.x) * a.x.n_cols + head * a.head_dim;
-    if (a.head_norm) {
-      double sum = 0;
-      for (std::uint32_t k = lane; k < a.head_dim; k += 32)
-        sum += static_cast<double>(x[k]) * static_cast<double>(x[k]);
-      for (int offset = 16; offset > 0; offset /= 2)
-        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
-      const auto factor =
-          static_cast<float>(1.0 / sqrt(sum / a.head_dim + static_cast<double>(a.head_norm_eps)));
-      for (std::uint32_t k = lane; k < a.head_dim; k += 32) x[k] = x[k] * factor * a.head_norm[k];
-      __syncwarp();
-    }
-    for (std::uint32_t m = lane; m < half; m += 32) {
-      const std::uint32_t first = a.neox ? m : 2 * m;
-      const std::uint32_t second = a.neox ? m + half : 2 * m + 1;
-      const float p = x[first];
-      const float q = x[second];
-      x[first] = p * table[m] - q * table[half + m];
-      x[second] = p * table[half + m] + q * table[m];
-    }
-  }
-}
-
 __global__ void copy_rows(Rows from, const std::int32_t* rows, Rows to) {
+  wait_for_predecessor();
+  let_successor_start();
   const float* source = from.values + static_cast<std::uint64_t>(rows[blockIdx.x]) * from.n_cols;
   float* target = to.values + static_cast<std::uint64_t>(blockIdx.x) * to.n_cols;
   for (std::uint32_t k = threadIdx.x; k < to.n_cols; k += blockDim.x) target[k] = source[k];
@@ -138,39 +155,22 @@ __global__ void copy_rows(Rows from, const std::int32_t* rows, Rows to) {
 void launch_embed(DType dtype, const std::uint8_t* table, std::uint64_t row_bytes,
                   std::uint32_t n_table_rows, const std::int32_t* ids, Rows out,
                   cudaStream_t stream) {
-  embed<<<out.n_rows, kThreads, 0, stream>>>(dtype, table, row_bytes, n_table_rows, ids, out);
-  launch_check("launching embed");
+  launch("launching embed", embed, out.n_rows, kThreads, 0, stream, dtype, table, row_bytes,
+         n_table_rows, ids, out);
 }
 
 void launch_prepare(Rows x, const float* norm, float eps, Panel panel, cudaStream_t stream) {
-  prepare<<<x.n_rows, kThreads, 0, stream>>>(x, norm, eps, panel);
-  launch_check("launching prepare");
+  launch("launching prepare", fill_panel<Plain>, x.n_rows, kPanelThreads, 0, stream, Plain{x, norm},
+         norm != nullptr, eps, panel);
 }
 
 void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream) {
-  swiglu<<<gate.n_rows, 2 * kThreads, 0, stream>>>(gate, up, panel);
-  launch_check("launching swiglu");
-}
-
-void launch_rope(Rows x, const std::int32_t* positions, const RopeParams& params,
-                 const float* head_norm, cudaStream_t stream) {
-  const RopeArgs args = {x,
-                         positions,
-                         head_norm,
-                         params.head_norm_eps,
-                         params.n_heads,
-                         params.head_dim,
-                         params.n_rot,
-                         params.kind == RopeKind::neox,
-                         params.theta,
-                         params.scale};
-  rope<<<x.n_rows, kThreads, params.n_rot * sizeof(float), stream>>>(args);
-  launch_check("launching rope");
+  launch("launching swiglu", fill_panel<Gated>, gate.n_rows, kPanelThreads, 0, stream,
+         Gated{gate, up}, false, 0.0f, panel);
 }
 
 void launch_copy_rows(Rows from, const std::int32_t* rows, Rows to, cudaStream_t stream) {
-  copy_rows<<<to.n_rows, kThreads, 0, stream>>>(from, rows, to);
-  launch_check("launching copy_rows");
+  launch("launching copy_rows", copy_rows, to.n_rows, kThreads, 0, stream, from, rows, to);
 }
 
 }  // namespace dllm::cuda

@@ -1,4 +1,4 @@
-// Kernels that work row by row: look-up, norm, rotation, gate.
+// Kernels that work row by row: look-up, norm, gate, copies.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,12 +25,8 @@ void launch_embed(DType dtype, const std::uint8_t* table, std::uint64_t row_byte
 /// Panel of RMSNorm(x) (`norm` not null; x * w / sqrt(mean(x^2) + eps)) or of x itself.
 void launch_prepare(Rows x, const float* norm, float eps, Panel panel, cudaStream_t stream);
 
-/// Panel of silu(gate) * up; `gate` is overwritten.
+/// Panel of silu(gate) * up.
 void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream);
-
-/// Rotates x in place; definitions: RopeParams. `head_norm`: [head_dim] or null.
-void launch_rope(Rows x, const std::int32_t* positions, const RopeParams& params,
-                 const float* head_norm, cudaStream_t stream);
 
 /// to[i] = from[rows[i]].
 void launch_copy_rows(Rows from, const std::int32_t* rows, Rows to, cudaStream_t stream);

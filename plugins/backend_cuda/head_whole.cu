@@ -1,36 +1,21 @@
-// One block per row. The row's logits lie in device memory and are walked a few times; every
-// reduction has a fixed order or is in integers, so a run repeats bit for bit. Draws and
-// comparisons are in double, as on the CPU.
-#include "cuda_check.hpp"
-#include "dllm/head_stats.hpp"
-#define DLLM_SDK_FUNCTION __host__ __device__
-#include "dllm_sdk/philox.h"
-#include "head.hpp"
+// Rows with top_p, top_k or a list. One block per row: the logits lie in device memory and are
+// walked several times; every reduction has a fixed order or is in integers, so a run repeats bit
+// for bit.
+#include "head_figures.cuh"
+#include "launch.cuh"
 #include "reduce.cuh"
 
 namespace dllm::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
-constexpr std::uint32_t kNoLimit = 0xFFFFFFFFu;
 
 // Which ids a filter keeps: those above `logit`, and those equal to it up to id `last_equal`.
 struct Keep {
   float logit = -INFINITY;
-  std::uint32_t last_equal = kNoLimit;
+  std::uint32_t last_equal = kNoId;
   __device__ bool has(float l, std::uint32_t id) const {
     return l != -INFINITY && (l > logit || (l == logit && id <= last_equal));
-  }
-};
-
-struct Best {
-  double value;
-  std::uint32_t id;
-};
-
-struct BetterDraw {
-  __device__ Best operator()(Best a, Best b) const {
-    return a.value > b.value || (a.value == b.value && a.id < b.id) ? a : b;
   }
 };
 
@@ -99,7 +84,7 @@ class Row {
     answer.argmax = static_cast<std::int32_t>(argmax);
     const Keep keep = request_.filters ? filter(top) : Keep{};
     std::uint32_t sampled = argmax;
-    if (request_.temperature > 0 && (request_.want & kStatSampled) != 0) sampled = draw(keep);
+    if (request_.draws) sampled = draw(keep);
     answer.sampled = static_cast<std::int32_t>(sampled);
     const float sampled_logit = logits_[sampled];
     __syncthreads();
@@ -113,12 +98,11 @@ class Row {
   // l = u + (w + 1)(c - u); true where a logit is NaN or +inf.
   __device__ bool blend_and_check() {
     const float* pair = call_.logits + static_cast<std::uint64_t>(row_.pair_row) * call_.n_vocab;
-    const float factor = request_.guidance_scale + 1.0f;
     bool bad = false;
     for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads) {
       float l = logits_[v];
       if (request_.guided) {
-        l = __fadd_rn(pair[v], __fmul_rn(factor, l - pair[v]));  // as the CPU rounds it
+        l = blended(request_, l, pair[v]);
         logits_[v] = l;
       }
       bad |= !(l < INFINITY);
@@ -144,7 +128,7 @@ class Row {
     hide(request_.suppress_both);
   }
 
-  __device__ float largest(Keep keep, std::uint32_t without = kNoLimit) {
+  __device__ float largest(Keep keep, std::uint32_t without = kNoId) {
     float top = -INFINITY;
     for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads)
       if (v != without && keep.has(logits_[v], v)) top = fmaxf(top, logits_[v]);
@@ -152,22 +136,17 @@ class Row {
   }
 
   __device__ std::uint32_t first_equal(float value) {
-    std::uint32_t first = kNoLimit;
-    for (std::uint32_t v = threadIdx.x; v < call_.n_vocab && first == kNoLimit; v += kThreads)
+    std::uint32_t first = kNoId;
+    for (std::uint32_t v = threadIdx.x; v < call_.n_vocab && first == kNoId; v += kThreads)
       if (logits_[v] == value) first = v;
-    return reduce_block(first, kNoLimit, Smaller{}, shared_.words);
-  }
-
-  __device__ double tempered(float l) const {
-    return request_.temperature > 0
-               ? static_cast<double>(l) / static_cast<double>(request_.temperature)
-               : static_cast<double>(l);
+    return reduce_block(first, kNoId, Smaller{}, shared_.words);
   }
 
   // Mass of an id relative to the most probable one, as an integer: sums do not depend on order.
   __device__ unsigned long long mass(float l, float top) const {
     constexpr double kUnit = 17592186044416.0;  // 2^44; 2^20 ids of it fit
-    return static_cast<unsigned long long>(exp(tempered(l) - tempered(top)) * kUnit);
+    return static_cast<unsigned long long>(exp(tempered(request_, l) - tempered(request_, top)) *
+                                           kUnit);
   }
 
   // Walks ordered words from the largest down, eight bits at a time, to where the summed weight of
@@ -195,11 +174,11 @@ class Row {
         int bin = 255;
         unsigned long long sum = above;
         while (bin >= 0 && sum + shared_.bins[bin] <= target) sum += shared_.bins[bin--];
-        shared_.bin = bin < 0 ? kNoLimit : static_cast<std::uint32_t>(bin);
+        shared_.bin = bin < 0 ? kNoId : static_cast<std::uint32_t>(bin);
         shared_.target = sum;
       }
       __syncthreads();
-      if (shared_.bin == kNoLimit) return false;
+      if (shared_.bin == kNoId) return false;
       word |= shared_.bin << shift;
       above = shared_.target;
     }
@@ -224,7 +203,7 @@ class Row {
       }
       seen += here;
     }
-    return kNoLimit;
+    return kNoId;
   }
 
   __device__ Keep filter(float top) {
@@ -246,7 +225,7 @@ class Row {
     if (request_.top_k > 0 && request_.top_k < call_.n_vocab &&
         select(keep, request_.top_k - 1, [](float) { return 1ull; }, word, above)) {
       const float kth = from_ordered(word);
-      if (kth > keep.logit) keep = {kth, kNoLimit};
+      if (kth > keep.logit) keep = {kth, kNoId};
     }
     return keep;
   }
@@ -261,95 +240,64 @@ class Row {
 
   // argmax over kept ids of z - ln(-ln u).
   __device__ std::uint32_t draw(Keep keep) {
-    Best best = {-INFINITY, kNoLimit};
+    Best best = {-INFINITY, kNoId};
     for (std::uint32_t block = threadIdx.x; block * 4 < call_.n_vocab; block += kThreads) {
       std::uint32_t words[4];
-      dllm_philox4x32(request_.seed, request_.step, row_.position, block, DLLM_DRAW_CANDIDATE,
-                      words);
+      draw_words(request_, row_, block, words);
       for (std::uint32_t j = 0; j < 4; ++j) {
         const std::uint32_t id = 4 * block + j;
         if (id >= call_.n_vocab || !keep.has(logits_[id], id)) continue;
-        const double u = (words[j] + 0.5) * (1.0 / 4294967296.0);
-        best = BetterDraw{}(best, {tempered(logits_[id]) - log(-log(u)), id});
+        best = BetterDraw{}(best, {noised(request_, logits_[id], words[j]), id});
       }
     }
     return reduce_best(best, shared_).id;
   }
 
-  __device__ bool has_no_confidence(std::uint32_t id) const {
-    for (std::uint32_t i = 0; i < request_.suppress_confidence.count; ++i)
-      if (static_cast<std::uint32_t>(call_.ids[request_.suppress_confidence.first + i]) == id)
-        return true;
-    return false;
-  }
-
   __device__ void confidence(RowAnswer& answer, Keep domain, std::uint32_t sampled,
                              float sampled_logit) {
     const float inverse = request_.inverse_temperature;
-    const float top = largest(domain);
-    double sum = 0;
-    double weighted = 0;
-    float second = -INFINITY;
-    if (top != -INFINITY) {
+    Distribution d;
+    d.top = largest(domain);
+    if (d.top != -INFINITY) {
       for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads) {
         if (!domain.has(logits_[v], v)) continue;
-        const float d = (logits_[v] - top) * inverse;
-        const double e = expf(d);
-        sum += e;
-        if (e > 0) weighted += e * static_cast<double>(d);
+        const float below = (logits_[v] - d.top) * inverse;
+        const double e = expf(below);
+        d.sum += e;
+        if (e > 0) d.weighted += e * static_cast<double>(below);
       }
-      sum = reduce_block(sum, 0.0, Add{}, shared_.doubles);
-      weighted = reduce_block(weighted, 0.0, Add{}, shared_.doubles);
-      second = largest(domain, first_equal(top));
+      d.sum = reduce_block(d.sum, 0.0, Add{}, shared_.doubles);
+      d.weighted = reduce_block(d.weighted, 0.0, Add{}, shared_.doubles);
+      d.second = largest(domain, first_equal(d.top));
     }
-    const auto prob = [&](float l) {
-      if (l == -INFINITY || !(sum > 0)) return 0.0;
-      return exp((static_cast<double>(l) - static_cast<double>(top)) *
-                 static_cast<double>(inverse)) /
-             sum;
-    };
-    answer.sampled_prob =
-        has_no_confidence(sampled) ? 0.0f : static_cast<float>(prob(sampled_logit));
-    answer.top1_prob = static_cast<float>(prob(top));
-    answer.top2_prob = static_cast<float>(prob(second));
-    const bool some = sum > 0;
-    answer.entropy = some ? static_cast<float>(fmax(0.0, log(sum) - weighted / sum)) : 0.0f;
-    answer.log_sum_exp = some ? log_sum_exp(top, sum) : -INFINITY;
+    write_figures(call_, request_, d, sampled, sampled_logit, answer);
     for (std::uint32_t j = threadIdx.x; j < request_.prob_of.count; j += kThreads) {
       const auto id = static_cast<std::uint32_t>(call_.ids[request_.prob_of.first + j]);
       const bool in = id < call_.n_vocab && domain.has(logits_[id], id);
       call_.prob_of[static_cast<std::uint64_t>(blockIdx.x) * call_.prob_of_stride + j] =
-          in ? static_cast<float>(prob(logits_[id])) : 0.0f;
+          in ? static_cast<float>(d.probability(logits_[id], inverse)) : 0.0f;
     }
-    if (request_.top_list > 0) list_top(domain, prob);
-  }
-
-  // Saturates where a tiny temperature takes it out of f32.
-  __device__ float log_sum_exp(float top, double sum) const {
-    constexpr double kMost = 3.4028234663852886e38;
-    const double temperature =
-        request_.inverse_temperature == 1 ? 1.0 : static_cast<double>(request_.temperature);
-    const double value = static_cast<double>(top) / temperature + log(sum);
-    return static_cast<float>(fmin(fmax(value, -kMost), kMost));
+    if (request_.top_list > 0) list_top(domain, d);
   }
 
   // The k most probable ids in order; where fewer have a probability above 0, the lowest other ids
   // follow with 0. Places beyond the vocabulary get id -1.
-  template <typename Prob>
-  __device__ void list_top(Keep domain, Prob prob) {
+  __device__ void list_top(Keep domain, const Distribution& d) {
     std::int32_t* ids = call_.top_ids + static_cast<std::uint64_t>(blockIdx.x) * call_.top_stride;
     float* probs = call_.top_probs + static_cast<std::uint64_t>(blockIdx.x) * call_.top_stride;
     Best last = {INFINITY, 0};
     std::uint32_t listed = 0;
     for (; listed < request_.top_list; ++listed) {
-      Best best = {-INFINITY, kNoLimit};
+      Best best = {-INFINITY, kNoId};
       for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads) {
         const double l = logits_[v];
         const bool after = l < last.value || (l == last.value && v > last.id);
         if (after && domain.has(logits_[v], v)) best = BetterDraw{}(best, {l, v});
       }
       best = reduce_best(best, shared_);
-      const double p = best.id == kNoLimit ? 0.0 : prob(static_cast<float>(best.value));
+      const double p = best.id == kNoId ? 0.0
+                                        : d.probability(static_cast<float>(best.value),
+                                                        request_.inverse_temperature);
       if (!(p > 0)) break;
       if (threadIdx.x == 0) {
         ids[listed] = static_cast<std::int32_t>(best.id);
@@ -391,16 +339,18 @@ class Row {
   float* logits_;
 };
 
-__global__ void __launch_bounds__(kThreads) row_stats(HeadCall call) {
+__global__ void __launch_bounds__(kThreads) answer_rows(HeadCall call) {
   __shared__ Shared shared;
+  wait_for_predecessor();
+  let_successor_start();
+  if (!call.requests[call.rows[blockIdx.x].request].whole) return;
   Row(call, shared).run();
 }
 
 }  // namespace
 
-void launch_row_stats(const HeadCall& call, std::uint32_t n_rows, cudaStream_t stream) {
-  row_stats<<<n_rows, kThreads, 0, stream>>>(call);
-  launch_check("launching row_stats");
+void launch_whole_rows(const HeadCall& call, std::uint32_t n_rows, cudaStream_t stream) {
+  launch("launching answer_rows", answer_rows, n_rows, kThreads, 0, stream, call);
 }
 
 }  // namespace dllm::cuda

@@ -1,0 +1,91 @@
+// rope and attention: the host's part.
+#include <algorithm>
+
+#include "attention.hpp"
+#include "cuda_backend.hpp"
+#include "dllm/error.hpp"
+
+namespace dllm::cuda {
+namespace {
+
+constexpr std::uint32_t kMostDim = 256;
+
+Rows stored_rows(const TensorView& view) {
+  return {static_cast<const CudaBuffer&>(*view.buffer).values(), view.n_rows, view.n_cols};
+}
+
+const float* head_norm_of(const RopeParams& params) {
+  if (!params.head_norm) return nullptr;
+  const auto* vector = dynamic_cast<const Vector*>(params.head_norm);
+  DLLM_ASSERT(vector != nullptr && vector->n_cols() == params.head_dim);
+  return vector->values();
+}
+
+}  // namespace
+
+void CudaBackend::reserve_attention(std::uint64_t n_rows, std::uint32_t n_heads,
+                                    std::uint32_t head_dim) {
+  const std::uint32_t dim = std::clamp(head_dim, 1u, kMostDim);
+  const std::uint64_t rows_of_heads = 3 * n_rows * n_heads;
+  grow(heads_, rows_of_heads * attention_stride(dim) * sizeof(__half), "heads of attention");
+  grow(head_scales_, rows_of_heads * sizeof(float), "heads of attention");
+  grow(rotations_.tables(), Rotations::table_bytes(n_rows, dim), "angles of positions");
+}
+
+// Heads whose rows follow `first_row` rows of heads.
+HeadRows CudaBackend::head_rows(std::uint64_t first_row, std::uint32_t n_rows,
+                                std::uint32_t n_heads, std::uint32_t head_dim) const {
+  const std::uint32_t stride = attention_stride(head_dim);
+  return {heads_.as<__half>() + first_row * stride, head_scales_.as<float>() + first_row, n_rows,
+          n_heads, stride};
+}
+
+void CudaBackend::rope(TensorView x, const IndexList& positions, const RopeParams& params) {
+  DLLM_ASSERT(x.n_rows == positions.size());
+  DLLM_ASSERT(x.n_cols == params.n_heads * params.head_dim);
+  DLLM_ASSERT(params.n_rot % 2 == 0 && params.n_rot <= params.head_dim);
+  if (x.n_rows == 0) return;
+  (void)attention_stride(params.head_dim);  // refuses heads that are too wide
+  const EventTimer timer(profile_, Stage::attention, "rope", stream_.get());
+  grow(rotations_.tables(), Rotations::table_bytes(x.n_rows, params.n_rot), "angles of positions");
+  rotations_.add({stored_rows(x), static_cast<const CudaIndexList&>(positions).values(), params,
+                  head_norm_of(params)},
+                 stream_.get());
+}
+
+void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const AttentionSpans& spans,
+                            const AttentionParams& params, TensorView out) {
+  DLLM_ASSERT(params.n_kv_heads > 0 && params.n_heads % params.n_kv_heads == 0);
+  DLLM_ASSERT(q.n_cols == params.n_heads * params.head_dim && out.n_cols == q.n_cols);
+  DLLM_ASSERT(k.n_cols == params.n_kv_heads * params.head_dim && v.n_cols == k.n_cols);
+  DLLM_ASSERT(k.n_rows == v.n_rows);
+  DLLM_ASSERT(q.buffer != k.buffer && q.buffer != v.buffer && k.buffer != v.buffer);
+  DLLM_ASSERT(out.buffer != q.buffer && out.buffer != k.buffer && out.buffer != v.buffer);
+  const auto& list = static_cast<const CudaAttentionSpans&>(spans);
+  if (list.size() == 0 || out.n_rows == 0) return;
+  const EventTimer timer(profile_, Stage::attention, "attention", stream_.get());
+
+  const std::uint64_t q_rows = std::uint64_t{q.n_rows} * params.n_heads;
+  const std::uint64_t kv_rows = std::uint64_t{k.n_rows} * params.n_kv_heads;
+  const std::uint64_t all_rows = q_rows + 2 * kv_rows;
+  grow(heads_, all_rows * attention_stride(params.head_dim) * sizeof(__half), "heads of attention");
+  grow(head_scales_, all_rows * sizeof(float), "heads of attention");
+  const HeadRows q_heads = head_rows(0, q.n_rows, params.n_heads, params.head_dim);
+  const HeadRows k_heads = head_rows(q_rows, k.n_rows, params.n_kv_heads, params.head_dim);
+  const HeadRows v_heads =
+      head_rows(q_rows + kv_rows, v.n_rows, params.n_kv_heads, params.head_dim);
+
+  HeadJobs jobs;
+  jobs.head_dim = params.head_dim;
+  jobs.count = 3;
+  jobs.job[0] = {stored_rows(q), params.n_heads, rotations_.take(stored_rows(q), stream_.get()),
+                 q_heads};
+  jobs.job[1] = {stored_rows(k), params.n_kv_heads, rotations_.take(stored_rows(k), stream_.get()),
+                 k_heads};
+  jobs.job[2] = {rows_of(v), params.n_kv_heads, {}, v_heads};
+  launch_heads(jobs, stream_.get());
+  launch_attention(q_heads, k_heads, v_heads, list.values(), list.size(), params, new_rows_of(out),
+                   stream_.get());
+}
+
+}  // namespace dllm::cuda

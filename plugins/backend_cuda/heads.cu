@@ -1,0 +1,188 @@
+// Head norm, rotation and the change to binary16. In prepare_heads() a warp owns one head of one
+// row, and its lanes the pairs of dimensions that rotate together.
+#include "heads.hpp"
+#include "launch.cuh"
+#include "row_scale.cuh"
+
+namespace dllm::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+
+struct AngleArgs {
+  const std::int32_t* positions;
+  std::uint32_t n_rows;
+  std::uint32_t n_rot;
+  double theta;
+  double scale;
+  float2* table;
+};
+
+__global__ void angles(AngleArgs a) {
+  wait_for_predecessor();
+  let_successor_start();
+  const std::uint32_t half = a.n_rot / 2;
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= a.n_rows * half) return;
+  const std::uint32_t m = i % half;
+  const double angle =
+      a.positions[i / half] * a.scale * pow(a.theta, -2.0 * static_cast<double>(m) / a.n_rot);
+  double sine = 0;
+  double cosine = 0;
+  sincos(angle, &sine, &cosine);
+  a.table[i] = {static_cast<float>(cosine), static_cast<float>(sine)};
+}
+
+// The dimensions of pair p of a head; a pair that does not rotate holds neighbours.
+struct Pair {
+  std::uint32_t first;
+  std::uint32_t second;
+};
+__device__ __forceinline__ Pair pair_of(const Rotation& rotation, std::uint32_t p) {
+  const std::uint32_t half = rotation.n_rot / 2;
+  if (rotation.table && rotation.neox && p < half) return {p, p + half};
+  return {2 * p, 2 * p + 1};
+}
+
+template <int kPairs>
+struct Head {
+  float2 values[kPairs];  // pair lane + 32 i
+
+  __device__ __forceinline__ void load(const float* from, const Rotation& rotation,
+                                       std::uint32_t head_dim, std::uint32_t lane) {
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const Pair pair = pair_of(rotation, lane + 32 * i);
+      values[i].x = pair.first < head_dim ? from[pair.first] : 0;
+      values[i].y = pair.second < head_dim ? from[pair.second] : 0;
+    }
+  }
+
+  __device__ __forceinline__ void norm(const Rotation& rotation, std::uint32_t head_dim,
+                                       std::uint32_t lane) {
+    double sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i)
+      sum += static_cast<double>(values[i].x) * static_cast<double>(values[i].x) +
+             static_cast<double>(values[i].y) * static_cast<double>(values[i].y);
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
+    const auto factor = static_cast<float>(
+        1.0 / sqrt(sum / head_dim + static_cast<double>(rotation.head_norm_eps)));
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const Pair pair = pair_of(rotation, lane + 32 * i);
+      if (pair.first < head_dim) values[i].x *= factor * rotation.head_norm[pair.first];
+      if (pair.second < head_dim) values[i].y *= factor * rotation.head_norm[pair.second];
+    }
+  }
+
+  __device__ __forceinline__ void rotate(const Rotation& rotation, std::uint32_t row,
+                                         std::uint32_t lane) {
+    const std::uint32_t half = rotation.n_rot / 2;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      if (lane + 32 * i >= half) continue;
+      const float2 angle = rotation.table[static_cast<std::uint64_t>(row) * half + lane + 32 * i];
+      const float2 v = values[i];
+      values[i] = {v.x * angle.x - v.y * angle.y, v.x * angle.y + v.y * angle.x};
+    }
+  }
+
+  __device__ __forceinline__ void store(float* to, const Rotation& rotation, std::uint32_t head_dim,
+                                        std::uint32_t lane) const {
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const Pair pair = pair_of(rotation, lane + 32 * i);
+      if (pair.first < head_dim) to[pair.first] = values[i].x;
+      if (pair.second < head_dim) to[pair.second] = values[i].y;
+    }
+  }
+
+  // NaN where a value is.
+  __device__ __forceinline__ float largest() const {
+    float largest = 0;
+    bool number = true;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      number &= values[i].x == values[i].x && values[i].y == values[i].y;
+      largest = fmaxf(largest, fmaxf(fabsf(values[i].x), fabsf(values[i].y)));
+    }
+    for (int offset = 16; offset > 0; offset /= 2)
+      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
+    return __all_sync(0xFFFFFFFFu, number) ? largest : nanf("");
+  }
+
+  __device__ __forceinline__ void store(__half* to, float inverse, const Rotation& rotation,
+                                        std::uint32_t stride, std::uint32_t lane) const {
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const std::uint32_t p = lane + 32 * i;
+      if (2 * p >= stride) continue;
+      const Pair pair = pair_of(rotation, p);
+      const __half2 both = __floats2half2_rn(values[i].x * inverse, values[i].y * inverse);
+      if (pair.second == pair.first + 1 && pair.first % 2 == 0) {
+        *reinterpret_cast<__half2*>(to + pair.first) = both;
+      } else {
+        to[pair.first] = __low2half(both);
+        to[pair.second] = __high2half(both);
+      }
+    }
+  }
+};
+
+constexpr int kValueExponent = 0;  // of a row's largest value in binary16
+
+template <int kPairs>
+__global__ void __launch_bounds__(kThreads) prepare_heads(HeadJobs jobs) {
+  wait_for_predecessor();
+  let_successor_start();
+  const std::uint32_t lane = threadIdx.x % 32;
+  std::uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32;
+  for (int j = 0; j < jobs.count; ++j) {
+    const HeadJob& job = jobs.job[j];
+    const std::uint32_t n_items = job.from.n_rows * job.n_heads;
+    if (item >= n_items) {
+      item -= n_items;
+      continue;
+    }
+    const std::uint32_t row = item / job.n_heads;
+    const std::uint32_t head = item % job.n_heads;
+    float* from =
+        job.from.values + static_cast<std::uint64_t>(row) * job.from.n_cols + head * jobs.head_dim;
+    Head<kPairs> values;
+    values.load(from, job.rotation, jobs.head_dim, lane);
+    if (job.rotation.head_norm) values.norm(job.rotation, jobs.head_dim, lane);
+    if (job.rotation.table) values.rotate(job.rotation, row, lane);
+    if (!job.to.values) return values.store(from, job.rotation, jobs.head_dim, lane);
+    const float scale = row_scale(values.largest(), kValueExponent);
+    const std::uint64_t place = static_cast<std::uint64_t>(head) * job.to.n_rows + row;
+    values.store(job.to.values + place * job.to.stride, 1.0f / scale, job.rotation, job.to.stride,
+                 lane);
+    if (lane == 0) job.to.scale[place] = scale;
+    return;
+  }
+}
+
+}  // namespace
+
+void launch_angles(const std::int32_t* positions, std::uint32_t n_rows, const RopeParams& params,
+                   float2* table, cudaStream_t stream) {
+  const std::uint32_t n = n_rows * (params.n_rot / 2);
+  if (n == 0) return;
+  launch("launching angles", angles, (n + kThreads - 1) / kThreads, kThreads, 0, stream,
+         AngleArgs{positions, n_rows, params.n_rot, params.theta, params.scale, table});
+}
+
+void launch_heads(const HeadJobs& jobs, cudaStream_t stream) {
+  std::uint32_t items = 0;
+  for (int j = 0; j < jobs.count; ++j) items += jobs.job[j].from.n_rows * jobs.job[j].n_heads;
+  if (items == 0) return;
+  const auto kernel = jobs.head_dim <= 64    ? prepare_heads<1>
+                      : jobs.head_dim <= 128 ? prepare_heads<2>
+                                             : prepare_heads<4>;
+  launch("launching prepare_heads", kernel, (items + kWarps - 1) / kWarps, kThreads, 0, stream,
+         jobs);
+}
+
+}  // namespace dllm::cuda

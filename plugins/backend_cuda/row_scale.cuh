@@ -1,0 +1,16 @@
+// Powers of two that bring values into binary16's range.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace dllm::cuda {
+
+/// The power of two s with `largest` / s in [2^exponent, 2^(exponent + 1)), not below 2^-126 (which
+/// zeros get too). NaN where `largest` is not finite, so that the row says so.
+__device__ __forceinline__ float row_scale(float largest, int exponent) {
+  if (!(largest < INFINITY)) return nanf("");
+  const int of_largest = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
+  return __uint_as_float(static_cast<unsigned>(max(of_largest - exponent, -126) + 127) << 23);
+}
+
+}  // namespace dllm::cuda
