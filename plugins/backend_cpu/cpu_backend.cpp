@@ -66,11 +66,26 @@ void CpuAttentionSpans::write(std::span<const AttentionSpan> spans) {
   spans_.assign(spans.begin(), spans.end());
 }
 
+namespace {
+
+const char* mode_name(ProductMode mode) {
+  switch (mode) {
+    case ProductMode::fast:
+      return "fast";
+    case ProductMode::exact:
+      return "exact";
+    default:
+      return "f32";
+  }
+}
+
+}  // namespace
+
 CpuBackend::CpuBackend(const Isa& isa, const CpuOptions& options)
     : isa_(isa),
       kernels_(*isa.kernels),
       multiplier_{*isa.kernels, options.products == ProductMode::fast ? isa.fast : nullptr,
-                  options.products == ProductMode::f32},
+                  options.products},
       options_(options),
       processor_(processor_name({})),
       arena_(options.n_threads) {
@@ -88,10 +103,7 @@ DeviceInfo CpuBackend::device() const {
   info.threads = options_.n_threads;
   info.name = processor_ + ", " + std::to_string(info.threads) +
               (info.threads == 1 ? " thread, " : " threads, ") + info.isa + ", " +
-              (multiplier_.f32    ? "f32"
-               : multiplier_.fast ? "fast"
-                                  : "exact") +
-              " products";
+              mode_name(multiplier_.mode) + " products";
   info.total_bytes = memory.total_bytes;
   info.available_bytes = memory.available_bytes;
   return info;
@@ -150,7 +162,8 @@ void CpuBackend::log_memory() const {
 void CpuBackend::reserve(const StepLimits& limits) {
   const std::uint32_t tokens = std::max(limits.max_tokens, limits.max_score_rows);
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
-  const Needs all = {true, true, multiplier_.fast != nullptr, kernels_.blocks != nullptr};
+  const Needs all = {true, multiplier_.mode == ProductMode::exact, true,
+                     multiplier_.fast != nullptr, kernels_.blocks != nullptr};
   make_panel(input_, tokens, cols, all);
   make_panel(hidden_, limits.max_tokens, std::max(limits.ffn_cols, 1u), all);
   grow(hidden_tiles_done_, (limits.ffn_cols / kBlockCols + 1) * sizeof(std::uint32_t),

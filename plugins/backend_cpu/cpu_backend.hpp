@@ -74,6 +74,7 @@ struct ThreadScratch {
 /// Memory of a panel, reused by every operation.
 struct PanelMemory {
   AlignedMemory groups;
+  AlignedMemory residuals;
   AlignedMemory values;
   AlignedMemory block_codes;
   AlignedMemory block_scales;
@@ -138,6 +139,7 @@ class CpuBackend final : public Backend {
   // inputs.cpp
   struct Needs {
     bool groups = false;
+    bool residuals = false;
     bool values = false;
     bool blocks = false;
     bool scaled_blocks = false;
@@ -147,6 +149,8 @@ class CpuBackend final : public Backend {
   Panel prepare(TensorView x, const Weight* norm, float eps, Needs needs);
   void quantise_block(const float* x, std::uint64_t group_stride, const Panel& panel,
                       std::uint32_t block, std::uint32_t row) const;
+  void quantise_groups(const QuantiseRows& in, const Panel& panel, std::uint64_t first_cell,
+                       std::uint64_t group_stride) const;
   void finish_hidden_tile(const Panel& hidden, std::uint32_t tile, const float* values);
   void prepare_codes(TensorView x, const float* weights, float eps, const Panel& panel);
   void prepare_rows(TensorView x, const float* weights, float eps, const Panel& panel);

@@ -159,8 +159,9 @@ void multiply(const CodeTile& tile, const FastBlock& first, uint32_t n_rows, flo
 // third-level cache; four tiles leave a quarter of that.
 constexpr uint32_t kPassTiles = 4;
 
-constexpr FastKernels kTable = {
-    requantise<false>, unpack<false>, quantise_block, multiply, enter, leave, kPassTiles};
+constexpr FastKernels kTable = {is_k_type,      requantise<false>, unpack<false>,
+                                quantise_block, multiply,          enter,
+                                leave,          kPassTiles};
 
 }  // namespace
 

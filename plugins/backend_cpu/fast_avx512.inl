@@ -170,6 +170,8 @@ void requantise_q6_k(const uint8_t* block, CodeTile& tile) {
   }
 }
 
+bool is_k_type(CodeType type) { return type >= CodeType::q2_k && type <= CodeType::q6_k; }
+
 template <bool kUnsigned>
 void unpack(CodeType type, const WeightBlock& block, CodeTile& tile) {
   const Format format = format_of(type);

@@ -16,8 +16,8 @@ static_assert(kTileRows == kGroupCols, "a tile of the gate is a group of the dow
 // quantises the block, whichever it is.
 void CpuBackend::finish_hidden_tile(const Panel& hidden, std::uint32_t tile, const float* values) {
   if (hidden.groups)
-    kernels_.rows.quantise({values, kTileRows, hidden.n_rows, 1, nullptr, nullptr},
-                           hidden.groups + std::uint64_t{tile} * hidden.n_rows, 0);
+    quantise_groups({values, kTileRows, hidden.n_rows, 1, nullptr, nullptr}, hidden,
+                    std::uint64_t{tile} * hidden.n_rows, 0);
   if (!hidden.blocks.codes && !hidden.scaled_blocks) return;
   constexpr std::uint32_t kTilesPerBlock = kBlockCols / kTileRows;
   const std::uint32_t block = tile / kTilesPerBlock;

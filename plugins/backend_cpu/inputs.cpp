@@ -17,6 +17,9 @@ void CpuBackend::Needs::add(InputForm form) {
     case InputForm::groups:
       groups = true;
       break;
+    case InputForm::fine_groups:
+      groups = residuals = true;
+      break;
     case InputForm::values:
       values = true;
       break;
@@ -38,6 +41,10 @@ Panel CpuBackend::make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uin
   if (needs.groups) {
     grow(memory.groups, cells * sizeof(ActivationGroup), "activation codes");
     panel.groups = memory.groups.as<ActivationGroup>();
+  }
+  if (needs.residuals) {
+    grow(memory.residuals, cells * sizeof(ActivationGroup), "activation codes");
+    panel.residuals = memory.residuals.as<ActivationGroup>();
   }
   if (needs.values) {
     grow(memory.values, cells * kGroupCols * sizeof(float), "activation values");
@@ -63,13 +70,31 @@ Panel CpuBackend::prepare(TensorView x, const Weight* norm, float eps, Needs nee
   const StageTimer timer(profile_, Stage::other, "norm, quantise", true);
   const Panel panel = make_panel(input_, x.n_rows, x.n_cols, needs);
   const float* weights = norm ? vector_of(*norm, x.n_cols) : nullptr;
-  const bool only_groups = panel.groups && !panel.values && !has_blocks(panel);
+  const bool only_groups = panel.groups && !panel.residuals && !panel.values && !has_blocks(panel);
   if (!only_groups || x.n_cols % kGroupCols != 0) {
     prepare_rows(x, weights, eps, panel);
   } else {
     prepare_codes(x, weights, eps, panel);
   }
   return panel;
+}
+
+// Codes of rows without norm, and of what the codes leave where the panel has residuals. Group g of
+// row r goes to cell first_cell + g * group_stride + r.
+void CpuBackend::quantise_groups(const QuantiseRows& in, const Panel& panel,
+                                 std::uint64_t first_cell, std::uint64_t group_stride) const {
+  kernels_.rows.quantise(in, panel.groups + first_cell, group_stride);
+  if (!panel.residuals) return;
+  for (std::uint32_t r = 0; r < in.n_rows; ++r)
+    for (std::uint32_t g = 0; g < in.n_groups; ++g) {
+      const std::uint64_t cell = first_cell + g * group_stride + r;
+      const ActivationGroup& group = panel.groups[cell];
+      const float* x = in.x + r * in.stride + std::uint64_t{g} * kGroupCols;
+      alignas(64) float left[kGroupCols];
+      for (std::uint32_t k = 0; k < kGroupCols; ++k)
+        left[k] = x[k] - group.scale * static_cast<float>(group.codes[k]);
+      kernels_.rows.quantise({left, 0, 1, 1, nullptr, nullptr}, panel.residuals + cell, 0);
+    }
 }
 
 void CpuBackend::quantise_block(const float* x, std::uint64_t group_stride, const Panel& panel,
@@ -97,7 +122,7 @@ void CpuBackend::prepare_codes(TensorView x, const float* weights, float eps, co
   });
 }
 
-// With f32 groups, blocks of codes or a last group that must be padded: by way of a row
+// With residuals, f32 groups, blocks of codes or a last group that must be padded: by way of a row
 // in scratch, which stays in the nearest cache.
 void CpuBackend::prepare_rows(TensorView x, const float* weights, float eps, const Panel& panel) {
   const std::uint64_t padded = round_up(x.n_cols, kPadCols);
@@ -111,8 +136,7 @@ void CpuBackend::prepare_rows(TensorView x, const float* weights, float eps, con
     }
     std::fill(row + x.n_cols, row + padded, 0.0f);
     if (panel.groups)
-      kernels_.rows.quantise({row, 0, 1, panel.n_groups(), nullptr, nullptr}, panel.groups + r,
-                             panel.n_rows);
+      quantise_groups({row, 0, 1, panel.n_groups(), nullptr, nullptr}, panel, r, panel.n_rows);
     for (std::uint32_t g = 0; panel.values && g < panel.n_groups(); ++g)
       std::memcpy(panel.values + (std::uint64_t{g} * panel.n_rows + r) * kGroupCols,
                   row + std::uint64_t{g} * kGroupCols, kGroupCols * sizeof(float));

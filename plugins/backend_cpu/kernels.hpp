@@ -23,6 +23,8 @@ constexpr uint32_t kBlockCols = 256;
 constexpr uint32_t kGroupCols = 32;
 /// Row buffers handed to kernels are padded to a multiple of this.
 constexpr uint32_t kPadCols = 32;
+/// Inputs that one call of multiply_floats takes at most: its weights fit the first-level cache.
+constexpr uint32_t kFloatCols = 128;
 /// Rows of codes that must be readable behind the last one of a fast panel.
 constexpr uint32_t kFastRowSlack = 32;
 
@@ -71,6 +73,9 @@ enum class CodeType : uint32_t {
   iq4_xs = 23
 };
 
+/// 16-bit float types. Values equal dllm::DType.
+enum class FloatType : uint32_t { f16 = 1, bf16 = 30 };
+
 /// One block of packed weights (layout: pack.hpp), kTileRows rows: those that do not exist are 0.
 struct WeightBlock {
   const uint8_t* data;  // 64-byte aligned
@@ -101,6 +106,10 @@ struct FastBlock {
 /// The fast products of an instruction set: a block of weights is rounded again, to int8 with one
 /// scale per row, so that kBlockCols inputs accumulate in integers with a single scale at the end.
 struct FastKernels {
+  /// Whether weights of a type go this way: K types, whose activations llama.cpp gives one scale
+  /// per 256 as well. The others have a scale per 32, of which requantising would lose more than
+  /// the activations do.
+  bool (*takes)(CodeType type);
   /// Rewrites tile.codes as round(w / row_scale) in [-127, 127] (plus 128 where the instruction set
   /// multiplies unsigned codes) and fills tile.row_scale; tile.scale and .minimum stay.
   /// Needs unsigned codes of at most 6 bits and kBlockCols inputs.
@@ -210,8 +219,6 @@ struct RowMath {
   /// l * inverse_temperature + g < b, for the b that `offset` = ln 2^32 + slack - b was made of.
   uint64_t (*may_win)(const DrawKey& key, uint32_t first_id, const float* logits,
                       float inverse_temperature, float offset);
-  /// n binary16 values to f32.
-  void (*widen_halves)(const uint8_t* from, uint32_t n, float* to);
   AttentionMath attention;
 };
 
@@ -227,10 +234,13 @@ struct Kernels {
   /// The order of additions to an element depends on the tile's type alone, never on n_rows.
   void (*multiply_codes)(const CodeTile& tile, const ActivationGroup* panel, uint32_t group_stride,
                          uint32_t n_rows, float* acc);
-  /// c[r][j] += sum_k a[r][k] * b[k][j], k ascending, for j < n_lanes (a multiple of 8). The sum is
-  /// formed on its own and then added: calls of 32 k at a time round as short sums do.
-  void (*multiply_add)(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a,
-                       uint32_t lda, const float* b, uint32_t ldb, float* c, uint32_t ldc);
+  /// acc[r * kTileRows + i] += sum over inputs [0, n_k), n_k <= kFloatCols, of value r and weight
+  /// row i: weights[k * kTileRows + i], 64-byte aligned. Values lie as in the panel of groups:
+  /// values[(k / kGroupCols * group_stride + r) * kGroupCols + k % kGroupCols].
+  void (*multiply_floats)(const float* weights, uint32_t n_k, const float* values,
+                          uint64_t group_stride, uint32_t n_rows, float* acc);
+  /// n values, a multiple of 16, to f32.
+  void (*widen_floats)(FloatType type, const uint8_t* from, uint32_t n, float* to);
 
   /// kRowMath of row_math.inl; `quantise` may keep other sums where multiply_codes wants them.
   RowMath rows;

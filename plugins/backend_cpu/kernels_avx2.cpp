@@ -19,7 +19,6 @@ float half_to_float(const uint8_t* bytes) {
 #define DLLM_INLINE inline __attribute__((always_inline))
 
 #include "codes_avx2.inl"
-#include "floats_avx2.inl"
 #include "signed_codes_avx2.inl"
 
 // Offset in the GGUF block of the super-block's scale d: scale = d * integer. No such type: none.
@@ -94,7 +93,11 @@ void keep_pairs(ActivationGroup* out) {
   __builtin_memcpy(out->sum16, words, sizeof words);
 }
 
-constexpr Kernels kTable = {"avx2", unpack_codes, multiply_codes, multiply_add,
+constexpr Kernels kTable = {"avx2",
+                            unpack_codes,
+                            multiply_codes,
+                            row_math::multiply_floats,
+                            row_math::widen_floats,
                             row_math_keeping<keep_pairs>()};
 
 }  // namespace

@@ -102,61 +102,9 @@ void multiply_codes(const CodeTile& tile, const ActivationGroup* panel, uint32_t
 
 #include "blocks_avx512vnni.inl"
 
-// kRows x (16 kVectors) elements of c in registers.
-template <int kRows, int kVectors>
-DLLM_INLINE void multiply_add_block(uint32_t n_k, const float* a, uint32_t lda, const float* b,
-                                    uint32_t ldb, float* c, uint32_t ldc, __mmask16 mask) {
-  __m512 sum[kRows][kVectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_setzero_ps();
-  for (uint32_t k = 0; k < n_k; ++k) {
-    __m512 bk[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v)
-      bk[v] = _mm512_maskz_loadu_ps(mask, b + static_cast<uint64_t>(k) * ldb + 16 * v);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const __m512 ak = _mm512_set1_ps(a[static_cast<uint64_t>(r) * lda + k]);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_fmadd_ps(ak, bk[v], sum[r][v]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      float* at = c + static_cast<uint64_t>(r) * ldc + 16 * v;
-      _mm512_mask_storeu_ps(at, mask, _mm512_maskz_loadu_ps(mask, at) + sum[r][v]);
-    }
-}
-
-template <int kVectors>
-void multiply_add_lanes(uint32_t n_rows, uint32_t n_k, const float* a, uint32_t lda, const float* b,
-                        uint32_t ldb, float* c, uint32_t ldc, __mmask16 mask) {
-  constexpr uint32_t kBlock = 8;
-  uint32_t r = 0;
-  for (; r + kBlock <= n_rows; r += kBlock)
-    multiply_add_block<kBlock, kVectors>(n_k, a + static_cast<uint64_t>(r) * lda, lda, b, ldb,
-                                         c + static_cast<uint64_t>(r) * ldc, ldc, mask);
-  for (; r < n_rows; ++r)
-    multiply_add_block<1, kVectors>(n_k, a + static_cast<uint64_t>(r) * lda, lda, b, ldb,
-                                    c + static_cast<uint64_t>(r) * ldc, ldc, mask);
-}
-
-void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a, uint32_t lda,
-                  const float* b, uint32_t ldb, float* c, uint32_t ldc) {
-  uint32_t lane = 0;
-  for (; lane + 32 <= n_lanes; lane += 32)
-    multiply_add_lanes<2>(n_rows, n_k, a, lda, b + lane, ldb, c + lane, ldc, 0xFFFF);
-  for (; lane < n_lanes; lane += 16)
-    multiply_add_lanes<1>(n_rows, n_k, a, lda, b + lane, ldb, c + lane, ldc,
-                          n_lanes - lane >= 16 ? 0xFFFF : 0x00FF);
-}
-
-constexpr Kernels kTable = {"avx512vnni", unpack_codes, multiply_codes,
-                            multiply_add, kRowMath,     &kBlocks};
+constexpr Kernels kTable = {
+    "avx512vnni",           unpack_codes, multiply_codes, row_math::multiply_floats,
+    row_math::widen_floats, kRowMath,     &kBlocks};
 
 }  // namespace
 

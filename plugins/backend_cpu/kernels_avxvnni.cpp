@@ -24,9 +24,12 @@ DLLM_INLINE __m256i dot_add(__m256i sum, __m256i weights, __m256i activations) {
 }
 
 #include "codes_vnni256.inl"
-#include "floats_avx2.inl"
 
-constexpr Kernels kTable = {"avxvnni", unpack_codes, multiply_codes, multiply_add,
+constexpr Kernels kTable = {"avxvnni",
+                            unpack_codes,
+                            multiply_codes,
+                            row_math::multiply_floats,
+                            row_math::widen_floats,
                             row_math_keeping<keep_centring>()};
 
 }  // namespace

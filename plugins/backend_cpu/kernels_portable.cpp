@@ -70,18 +70,9 @@ void multiply_codes(const CodeTile& tile, const ActivationGroup* panel, uint32_t
                                                                         n_rows, acc);
 }
 
-void multiply_add(uint32_t n_rows, uint32_t n_k, uint32_t n_lanes, const float* a, uint32_t lda,
-                  const float* b, uint32_t ldb, float* c, uint32_t ldc) {
-  for (uint32_t r = 0; r < n_rows; ++r)
-    for (uint32_t j = 0; j < n_lanes; ++j) {
-      float sum = 0;
-      for (uint32_t k = 0; k < n_k; ++k)
-        sum += a[static_cast<uint64_t>(r) * lda + k] * b[static_cast<uint64_t>(k) * ldb + j];
-      c[static_cast<uint64_t>(r) * ldc + j] += sum;
-    }
-}
-
-constexpr Kernels kTable = {"portable", unpack_tile, multiply_codes, multiply_add, kRowMath};
+constexpr Kernels kTable = {
+    "portable", unpack_tile, multiply_codes, row_math::multiply_floats, row_math::widen_floats,
+    kRowMath};
 
 }  // namespace
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "dllm/quant.hpp"
-
 namespace dllm::cpu {
 namespace {
 
@@ -13,18 +11,6 @@ constexpr std::uint32_t kRowsAtOnce = 128;
 // Of codes of an input that surely stay in the second-level cache beside accumulators and weights:
 // processors with AMX have 2 MiB of it.
 constexpr std::uint64_t kNearBytes = 1u << 20;
-
-void widen(const Kernels& kernels, DType dtype, const std::uint8_t* from, std::uint32_t n,
-           float* to) {
-  if (dtype == DType::f16) {
-    kernels.rows.widen_halves(from, n, to);
-  } else if (dtype == DType::f32) {
-    std::memcpy(to, from, n * sizeof(float));
-  } else {
-    decode_row(dtype, {reinterpret_cast<const std::byte*>(from), n * dtype_info(dtype).block_bytes},
-               {to, n});
-  }
-}
 
 // Multiplying a block takes long enough to bring the next one closer.
 void prefetch_next(const Matrix& weight, const WeightBlock& block) {
@@ -47,15 +33,18 @@ void expand_codes(const CodeTile& tile, std::uint32_t n_cols, float (*to)[kTileR
   }
 }
 
-// A block as f32, floats[k][row].
-void unpack_floats(const Kernels& kernels, const Matrix& weight, const WeightBlock& block,
-                   TileScratch& scratch) {
+// A block as f32, [k][row]: in scratch, or as it is stored.
+const float* unpack_floats(const Kernels& kernels, const Matrix& weight, const WeightBlock& block,
+                           TileScratch& scratch) {
+  if (weight.dtype() == DType::f32) return reinterpret_cast<const float*>(block.data);
   if (!weight.codes()) {
-    widen(kernels, weight.dtype(), block.data, block.n_cols * kTileRows, scratch.floats[0]);
+    kernels.widen_floats(static_cast<FloatType>(weight.dtype()), block.data,
+                         block.n_cols * kTileRows, scratch.floats[0]);
   } else {
     kernels.unpack_codes(*weight.codes(), block, scratch.codes);
     expand_codes(scratch.codes, block.n_cols, scratch.floats);
   }
+  return scratch.floats[0];
 }
 
 // The rows of a panel that a call multiplies.
@@ -75,14 +64,17 @@ void for_stretches(const PanelRows& rows, std::uint32_t block, float* acc, Multi
              acc + std::uint64_t{r} * kTileRows);
 }
 
+// With `residuals` a second product of the same weights adds what the first one's activations lack.
 void multiply_groups(const Kernels& kernels, const Matrix& weight, std::uint32_t tile,
-                     const PanelRows& rows, CodeTile& codes, float* acc) {
+                     const PanelRows& rows, const ActivationGroup* residuals, CodeTile& codes,
+                     float* acc) {
   for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
     const WeightBlock block = weight.block(tile, index);
     prefetch_next(weight, block);
     kernels.unpack_codes(*weight.codes(), block, codes);
     for_stretches(rows, index, acc, [&](std::uint64_t cell, std::uint32_t n, float* out) {
       kernels.multiply_codes(codes, rows.panel.groups + cell, rows.panel.n_rows, n, out);
+      if (residuals) kernels.multiply_codes(codes, residuals + cell, rows.panel.n_rows, n, out);
     });
   }
 }
@@ -92,14 +84,15 @@ void multiply_values(const Kernels& kernels, const Matrix& weight, std::uint32_t
   for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
     const WeightBlock block = weight.block(tile, index);
     prefetch_next(weight, block);
-    unpack_floats(kernels, weight, block, scratch);
-    for_stretches(rows, index, acc, [&](std::uint64_t cell, std::uint32_t n, float* out) {
-      const float* values = rows.panel.values + cell * kGroupCols;
-      for (std::uint32_t k = 0; k < block.n_cols; k += kGroupCols)
-        kernels.multiply_add(n, std::min(kGroupCols, block.n_cols - k), kTileRows,
-                             values + std::uint64_t{k} * rows.panel.n_rows, kGroupCols,
-                             scratch.floats[k], kTileRows, out, kTileRows);
-    });
+    const float* weights = unpack_floats(kernels, weight, block, scratch);
+    for (std::uint32_t k = 0; k < block.n_cols; k += kFloatCols)
+      for_stretches(rows, index, acc, [&](std::uint64_t cell, std::uint32_t n, float* out) {
+        const float* values =
+            rows.panel.values + cell * kGroupCols + std::uint64_t{k} * rows.panel.n_rows;
+        kernels.multiply_floats(weights + std::uint64_t{k} * kTileRows,
+                                std::min(kFloatCols, block.n_cols - k), values, rows.panel.n_rows,
+                                n, out);
+      });
   }
 }
 
@@ -112,21 +105,6 @@ void multiply_scaled_blocks(const BlockKernels& kernels, const Matrix& weight, s
     const ActivationBlock* first =
         rows.panel.scaled_blocks + std::uint64_t{index} * rows.panel.n_rows + rows.first;
     kernels.multiply(codes, first, rows.n, acc);
-  }
-}
-
-// llama.cpp multiplies these with activations of one scale per 256 as well; the others have a scale
-// per 32, of which requantising would lose more than the activations do.
-bool is_k_type(CodeType type) {
-  switch (type) {
-    case CodeType::q2_k:
-    case CodeType::q3_k:
-    case CodeType::q4_k:
-    case CodeType::q5_k:
-    case CodeType::q6_k:
-      return true;
-    default:
-      return false;
   }
 }
 
@@ -148,10 +126,14 @@ void multiply_fast(const Multiplier& multiplier, const Matrix& weight, TileRange
 }  // namespace
 
 InputForm input_form(const Multiplier& multiplier, const Matrix& weight) {
-  if (multiplier.f32 || !weight.codes()) return InputForm::values;
-  if (multiplier.fast && is_k_type(*weight.codes())) return InputForm::blocks;
+  if (multiplier.mode == ProductMode::f32 || !weight.codes()) return InputForm::values;
+  if (multiplier.fast && multiplier.fast->takes(*weight.codes())) return InputForm::blocks;
   const BlockKernels* blocks = multiplier.kernels.blocks;
-  return blocks && blocks->takes(*weight.codes()) ? InputForm::scaled_blocks : InputForm::groups;
+  if (blocks && blocks->takes(*weight.codes())) return InputForm::scaled_blocks;
+  // Of these llama.cpp rounds activations as `groups` do, so those alone would be no better.
+  const bool small_blocks = dtype_info(weight.dtype()).block_size == kGroupCols;
+  return multiplier.mode == ProductMode::exact && small_blocks ? InputForm::fine_groups
+                                                               : InputForm::groups;
 }
 
 TilePasses::TilePasses(const Multiplier& multiplier, const Matrix& weight, std::uint32_t n_rows)
@@ -177,8 +159,9 @@ void multiply_tiles(const Multiplier& multiplier, const Matrix& weight, TileRang
     return multiply_fast(multiplier, weight, tiles, rows, scratch.codes, acc);
   for (std::uint32_t i = 0; i < tiles.count; ++i, acc += tile_floats) {
     const std::uint32_t tile = tiles.first + i;
-    if (form == InputForm::groups) {
-      multiply_groups(kernels, weight, tile, rows, scratch.codes, acc);
+    if (form == InputForm::groups || form == InputForm::fine_groups) {
+      const ActivationGroup* residuals = form == InputForm::groups ? nullptr : panel.residuals;
+      multiply_groups(kernels, weight, tile, rows, residuals, scratch.codes, acc);
     } else if (form == InputForm::values) {
       multiply_values(kernels, weight, tile, rows, scratch, acc);
     } else {

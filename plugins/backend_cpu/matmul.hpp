@@ -24,6 +24,7 @@ namespace dllm::cpu {
 /// kBlockCols inputs.
 struct Panel {
   ActivationGroup* groups = nullptr;         ///< null: not prepared
+  ActivationGroup* residuals = nullptr;      ///< of what the groups' codes leave; likewise
   float* values = nullptr;                   ///< likewise
   FastBlock blocks = {};                     ///< likewise: .codes is null
   ActivationBlock* scaled_blocks = nullptr;  ///< scaled_blocks[b * n_rows + r]
@@ -50,7 +51,8 @@ struct TileScratch {
 /// How products are computed; the backend option `products`.
 ///
 /// fast    K types through FastKernels where the instruction set has them, the rest as in exact
-/// exact   block-quantised weights as they are, with int8 activations of one scale per 32
+/// exact   block-quantised weights as they are, with int8 activations of one scale per 32; types
+///         whose own blocks have 32 inputs with another 8 bits of what those leave
 /// f32     everything in f32
 enum class ProductMode { fast, exact, f32 };
 
@@ -58,11 +60,11 @@ enum class ProductMode { fast, exact, f32 };
 struct Multiplier {
   const Kernels& kernels;
   const FastKernels* fast;  ///< null: none, or not wanted
-  bool f32;                 ///< every weight in f32
+  ProductMode mode;
 };
 
 /// The part of a Panel that products with a weight read.
-enum class InputForm { groups, values, blocks, scaled_blocks };
+enum class InputForm { groups, fine_groups, values, blocks, scaled_blocks };
 InputForm input_form(const Multiplier& multiplier, const Matrix& weight);
 
 /// Consecutive tiles of a weight that one item multiplies.

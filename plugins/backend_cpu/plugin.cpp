@@ -29,8 +29,9 @@ std::vector<OptionInfo> make_options() {
        .type = OptionType::choice,
        .default_value = "fast",
        .help = "fast: K types rounded once more, to int8 of one scale per 256 inputs, where the "
-               "instruction set gains by it; exact: integer products with weights as stored, a "
-               "scale per 32 activations; f32: weights decoded on the fly, slow",
+               "instruction set gains by it; exact: integer products with weights as stored and "
+               "activations at least as fine as llama.cpp's, up to twice the time; f32: weights "
+               "decoded on the fly, slow",
        .choices = {"fast", "exact", "f32"}},
       {.name = "isa",
        .type = OptionType::choice,

@@ -232,17 +232,13 @@ uint32_t index_of(const float* x, uint32_t n, float value) {
   return n;
 }
 
-// n binary16 values to f32.
-void widen_halves(const uint8_t* from, uint32_t n, float* to) {
-  for (uint32_t i = 0; i < n; ++i) to[i] = half_to_float(from + 2 * i);
-}
-
 #include "attention_math.inl"
+#include "floats.inl"
 #include "noise.inl"
 
-constexpr RowMath kTable = {norm_factor,   normalise,    quantise,  silu_multiply, rotate_pairs,
-                            rotate_halves, exponentials, extent,    exp_sums,      index_of,
-                            may_win,       widen_halves, kAttention};
+constexpr RowMath kTable = {norm_factor,  normalise,     quantise,     silu_multiply,
+                            rotate_pairs, rotate_halves, exponentials, extent,
+                            exp_sums,     index_of,      may_win,      kAttention};
 
 #undef DLLM_LANES
 

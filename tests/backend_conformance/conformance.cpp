@@ -96,9 +96,9 @@ std::vector<double> steps_in(const std::vector<double>& row, Steps steps) {
   std::vector<double> out(row.size());
   for (std::size_t i = 0; i < row.size(); ++i) {
     const std::size_t begin = i / 32 * 32;
-    out[i] = i != begin             ? out[begin]
-             : steps == Steps::free ? step_of(row, begin)
-                                    : shared_step_of(row, begin);
+    out[i] = i != begin               ? out[begin]
+             : steps == Steps::shared ? shared_step_of(row, begin)
+                                      : step_of(row, begin) / (steps == Steps::fine ? 254 : 1);
   }
   return out;
 }
@@ -134,9 +134,7 @@ std::vector<std::string> usable_isas() {
   return names;
 }
 
-bool has_fast_products(const std::string& isa) {
-  return make_backend({isa, "fast"})->device().name.ends_with("fast products");
-}
+bool has_fast_products(const std::string& isa) { return isa == "avx512vnni" || isa == "amx"; }
 
 bool is_k_type(DType dtype) {
   return dtype == DType::q2_k || dtype == DType::q3_k || dtype == DType::q4_k ||
@@ -286,8 +284,9 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& want) 
 Steps steps_of(const RunSetup& setup, DType weights) {
   const bool has_integer_scales = weights == DType::q3_k || weights == DType::q4_k ||
                                   weights == DType::q5_k || weights == DType::q6_k;
-  const bool avx512 = setup.isa == "avx512vnni" || setup.isa == "amx";
-  return avx512 && has_integer_scales ? Steps::shared : Steps::free;
+  if (has_fast_products(setup.isa) && has_integer_scales) return Steps::shared;
+  const bool small_blocks = dtype_info(weights).block_size == 32;
+  return setup.products == "exact" && small_blocks ? Steps::fine : Steps::free;
 }
 
 Rows int8_rounded(const Rows& x, Steps steps) {

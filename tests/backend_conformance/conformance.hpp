@@ -37,7 +37,7 @@ struct RunSetup {
 
 /// Instruction sets the plugin offers and this machine can run.
 std::vector<std::string> usable_isas();
-/// Whether the instruction set has fast products.
+/// Whether the instruction set has fast products of the K types.
 bool has_fast_products(const std::string& isa);
 /// Types that fast products take.
 bool is_k_type(DType dtype);
@@ -91,6 +91,7 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& want);
 /// How exact products see an int8 activation, step * code with one step for 32 inputs:
 enum class Steps {
   free,    ///< largest |x| / 127
+  fine,    ///< largest |x| / 127 / 254: two planes of codes, the second of what the first leaves
   shared,  ///< multiples of one unit in 256 inputs (plugins/backend_cpu/block_kernels.hpp)
 };
 Steps steps_of(const RunSetup& setup, DType weights);

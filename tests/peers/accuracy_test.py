@@ -1,7 +1,7 @@
 """Every mode of the CPU backend is as near to float64 as promised beside llama.cpp, for every tensor type.
 
 llama.cpp's errors are the recorded ones (`accuracy.py --record`), of the same model files. The default mode may have
-one and a half times its error; `f32`, the most exact mode, may not exceed it, nor need it fall below the
+one and a half times its error; `exact` and `f32` may not exceed it, nor need they fall below the
 rounding of f32 sums: 2e-6 of the logits' deviation, 2^-24 sqrt(32) over a chain of some twenty
 products. Half of the table's models, to take seconds: those with outlier channels and the trained ones.
 """
@@ -33,6 +33,9 @@ class Accuracy(unittest.TestCase):
 
     def test_the_default_mode_has_at_most_half_more_error_than_llama_cpp(self):
         self.check(self.modes[0], LARGEST_RATIO, F32_ROUNDING)
+
+    def test_exact_has_no_more_error_than_llama_cpp(self):
+        self.check("exact", 1.0, F32_ROUNDING)
 
     def test_f32_has_no_more_error_than_llama_cpp(self):
         self.check("f32", 1.0, F32_ROUNDING)
