@@ -85,7 +85,7 @@ CpuBackend::CpuBackend(const Isa& isa, const CpuOptions& options)
     : isa_(isa),
       kernels_(*isa.kernels),
       multiplier_{*isa.kernels, options.products == ProductMode::fast ? isa.fast : nullptr,
-                  options.products},
+                  options.products == ProductMode::fast ? isa.brains : nullptr, options.products},
       options_(options),
       processor_(processor_name({})),
       arena_(options.n_threads) {
@@ -162,10 +162,11 @@ void CpuBackend::log_memory() const {
 void CpuBackend::reserve(const StepLimits& limits) {
   const std::uint32_t tokens = std::max(limits.max_tokens, limits.max_score_rows);
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
-  const Needs all = {true, multiplier_.mode == ProductMode::exact, true,
-                     multiplier_.fast != nullptr, kernels_.blocks != nullptr};
-  make_panel(input_, tokens, cols, all);
-  make_panel(hidden_, limits.max_tokens, std::max(limits.ffn_cols, 1u), all);
+  // Weights come before their steps, so their forms are all that a step will ask for.
+  Needs needs = imported_;
+  make_panel(input_, tokens, cols, needs);
+  needs.values |= needs.blocks || needs.scaled_blocks;
+  make_panel(hidden_, limits.max_tokens, std::max(limits.ffn_cols, 1u), needs);
   grow(hidden_tiles_done_, (limits.ffn_cols / kBlockCols + 1) * sizeof(std::uint32_t),
        "block counters");
   reserve_accumulators(tokens);
@@ -205,7 +206,9 @@ std::unique_ptr<Weight> CpuBackend::import_weight(std::shared_ptr<const GgufFile
   if (role == WeightRole::embedding) return std::make_unique<Table>(std::move(file), tensor);
   if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor);
   require_memory(tensor.bytes, "tensor " + tensor.name);
-  return std::make_unique<Matrix>(*file, tensor, arena_);
+  auto matrix = std::make_unique<Matrix>(*file, tensor, arena_);
+  imported_.add(input_form(multiplier_, *matrix));
+  return matrix;
 }
 
 }  // namespace dllm::cpu

@@ -80,6 +80,7 @@ struct PanelMemory {
   AlignedMemory block_scales;
   AlignedMemory block_sums;
   AlignedMemory scaled_blocks;
+  AlignedMemory brains;
 };
 
 /// Cosines and sines of a list of positions, and what they were made of.
@@ -143,6 +144,7 @@ class CpuBackend final : public Backend {
     bool values = false;
     bool blocks = false;
     bool scaled_blocks = false;
+    bool brains = false;
     void add(InputForm form);
   };
   Panel make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uint32_t n_cols, Needs needs);
@@ -191,6 +193,7 @@ class CpuBackend final : public Backend {
   Arena arena_;
   ProfileSink* profile_ = nullptr;
   std::vector<std::unique_ptr<ThreadScratch>> scratch_;
+  Needs imported_;  // by all matrices so far
   PanelMemory input_;
   PanelMemory hidden_;  // between the two halves of gated_mlp
   AlignedMemory hidden_tiles_done_;

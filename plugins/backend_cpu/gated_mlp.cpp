@@ -18,6 +18,8 @@ void CpuBackend::finish_hidden_tile(const Panel& hidden, std::uint32_t tile, con
   if (hidden.groups)
     quantise_groups({values, kTileRows, hidden.n_rows, 1, nullptr, nullptr}, hidden,
                     std::uint64_t{tile} * hidden.n_rows, 0);
+  for (std::uint32_t r = 0; hidden.brains && r < hidden.n_rows; ++r)
+    multiplier_.brains->round(values + std::uint64_t{r} * kTileRows, hidden.brain_group(tile, r));
   if (!hidden.blocks.codes && !hidden.scaled_blocks) return;
   constexpr std::uint32_t kTilesPerBlock = kBlockCols / kTileRows;
   const std::uint32_t block = tile / kTilesPerBlock;

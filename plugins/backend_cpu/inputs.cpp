@@ -29,6 +29,9 @@ void CpuBackend::Needs::add(InputForm form) {
     case InputForm::scaled_blocks:
       scaled_blocks = true;
       break;
+    case InputForm::brains:
+      brains = true;
+      break;
   }
 }
 
@@ -63,6 +66,16 @@ Panel CpuBackend::make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uin
          "activation codes");
     panel.scaled_blocks = memory.scaled_blocks.as<ActivationBlock>();
   }
+  if (needs.brains) {
+    const std::uint64_t blocks = std::uint64_t{n_rows} * panel.n_blocks();
+    grow(memory.brains, (blocks + kFastRowSlack) * kBlockCols * sizeof(std::uint16_t),
+         "activation values");
+    panel.brains = memory.brains.as<std::uint16_t>();
+    const std::uint32_t end = panel.n_blocks() * (kBlockCols / kGroupCols);
+    for (std::uint32_t g = panel.n_groups(); g < end; ++g)
+      for (std::uint32_t r = 0; r < n_rows; ++r)
+        std::fill_n(panel.brain_group(g, r), kGroupCols, std::uint16_t{0});
+  }
   return panel;
 }
 
@@ -70,7 +83,8 @@ Panel CpuBackend::prepare(TensorView x, const Weight* norm, float eps, Needs nee
   const StageTimer timer(profile_, Stage::other, "norm, quantise", true);
   const Panel panel = make_panel(input_, x.n_rows, x.n_cols, needs);
   const float* weights = norm ? vector_of(*norm, x.n_cols) : nullptr;
-  const bool only_groups = panel.groups && !panel.residuals && !panel.values && !has_blocks(panel);
+  const bool only_groups =
+      panel.groups && !panel.residuals && !panel.values && !panel.brains && !has_blocks(panel);
   if (!only_groups || x.n_cols % kGroupCols != 0) {
     prepare_rows(x, weights, eps, panel);
   } else {
@@ -140,6 +154,8 @@ void CpuBackend::prepare_rows(TensorView x, const float* weights, float eps, con
     for (std::uint32_t g = 0; panel.values && g < panel.n_groups(); ++g)
       std::memcpy(panel.values + (std::uint64_t{g} * panel.n_rows + r) * kGroupCols,
                   row + std::uint64_t{g} * kGroupCols, kGroupCols * sizeof(float));
+    for (std::uint32_t g = 0; panel.brains && g < panel.n_groups(); ++g)
+      multiplier_.brains->round(row + std::uint64_t{g} * kGroupCols, panel.brain_group(g, r));
     for (std::uint32_t b = 0; has_blocks(panel) && b < panel.n_cols / kBlockCols; ++b)
       quantise_block(row + std::uint64_t{b} * kBlockCols, kGroupCols, panel, b, r);
   });

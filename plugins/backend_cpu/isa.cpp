@@ -33,7 +33,17 @@ bool has_avx512vnni() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni");
 }
+// CPUID leaf 7, subleaf 1, EAX bit 5: AVX512_BF16.
+bool has_avx512bf16() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return has_avx512vnni() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
+         (eax & (1u << 5)) != 0;
+}
 #else
+bool has_avx512bf16() { return false; }
 bool has_avx2() { return false; }
 bool has_avxvnni() { return false; }
 bool has_avx512vnni() { return false; }
@@ -48,29 +58,34 @@ bool grants_tiles() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// CPUID leaf 7: AMX-TILE and AMX-INT8 (Intel SDM volume 2, CPUID).
-bool has_amx() {
+// CPUID leaf 7, EDX: AMX-BF16 is bit 22, AMX-TILE 24, AMX-INT8 25 (Intel SDM volume 2, CPUID).
+bool has_tiles_for(unsigned bit) {
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  const bool tiles = (edx & (1u << 24)) != 0 && (edx & (1u << 25)) != 0;
+  const bool tiles = (edx & (1u << 24)) != 0 && (edx & (1u << bit)) != 0;
   return tiles && has_avx512vnni() && grants_tiles();
 }
+bool has_amx() { return has_tiles_for(25); }
+bool has_amx_bf16() { return has_tiles_for(22) && has_avx512bf16(); }
 #else
 bool has_amx() { return false; }
+bool has_amx_bf16() { return false; }
 #endif
 
 std::vector<Isa> find_isas() {
   const Kernels* avx2 = avx2_kernels();
   const Kernels* avxvnni = avxvnni_kernels();
   const Kernels* avx512 = avx512vnni_kernels();
-  return {{"portable", portable_kernels(), nullptr, true},
-          {"avx2", avx2, nullptr, avx2 && has_avx2()},
-          {"avxvnni", avxvnni, nullptr, avxvnni && has_avxvnni()},
-          {"avx512vnni", avx512, avx512vnni_fast(), avx512 && has_avx512vnni()},
-          {"amx", avx512, amx_fast(), amx_fast() && has_amx()}};
+  const BrainKernels* brains = has_avx512bf16() ? avx512bf16_brains() : nullptr;
+  const BrainKernels* amx_or_brains = has_amx_bf16() ? amx_brains() : brains;
+  return {{"portable", portable_kernels(), nullptr, nullptr, true},
+          {"avx2", avx2, nullptr, nullptr, avx2 && has_avx2()},
+          {"avxvnni", avxvnni, nullptr, nullptr, avxvnni && has_avxvnni()},
+          {"avx512vnni", avx512, avx512vnni_fast(), brains, avx512 && has_avx512vnni()},
+          {"amx", avx512, amx_fast(), amx_or_brains, amx_fast() && has_amx()}};
 }
 
 std::string usable_names() {

@@ -57,6 +57,12 @@ struct CodeTile {
   uint8_t code_bits;    // unsigned codes are below 1 << code_bits
 };
 
+/// BF16 weights of kTileRows rows over one block, the two inputs that a 32-bit lane of a BF16
+/// product takes side by side: [input / 2][row][input % 2]. What does not exist is 0.
+struct BrainTile {
+  alignas(64) uint16_t pairs[kBlockCols / 2][kTileRows][2];
+};
+
 /// Block-quantised types a CodeTile can hold. Values equal dllm::DType.
 enum class CodeType : uint32_t {
   q4_0 = 2,
@@ -128,6 +134,21 @@ struct FastKernels {
   /// Tiles of weights that share a pass over an input too long for the second-level cache, where
   /// `multiply` outruns the third-level one; else 1.
   uint32_t pass_tiles;
+};
+
+/// Products of BF16 weights with activations rounded to BF16, as llama.cpp rounds them: two a lane
+/// and instruction, summed in f32.
+struct BrainKernels {
+  /// kGroupCols values to BF16, to nearest, ties to even.
+  void (*round)(const float* x, uint16_t* out);
+  /// A block of packed BF16 weights.
+  void (*unpack)(const WeightBlock& block, BrainTile& tile);
+  /// acc[r * kTileRows + i] += products of rows[r * kBlockCols + k] and weight row i over a block.
+  /// Up to kFastRowSlack - 1 rows behind the last one may be read.
+  void (*multiply)(const BrainTile& tile, const uint16_t* rows, uint32_t n_rows, float* acc);
+  /// Around a run of `multiply` calls on one thread: its processor state.
+  void (*enter)();
+  void (*leave)();
 };
 
 /// Rows to quantise, n_groups groups of kGroupCols inputs each: x[r * stride + i], times
@@ -257,5 +278,8 @@ const Kernels* avx512vnni_kernels();
 // Fast products of the instruction set of that name; null likewise.
 const FastKernels* avx512vnni_fast();
 const FastKernels* amx_fast();
+// BF16 products likewise; avx512bf16 also rounds and unpacks for amx.
+const BrainKernels* avx512bf16_brains();
+const BrainKernels* amx_brains();
 
 }  // namespace dllm::cpu

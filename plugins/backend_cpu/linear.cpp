@@ -18,7 +18,8 @@ void CpuBackend::add_products_work(StageTimer& timer, const Matrix& weight,
                                    std::uint32_t n_rows) const {
   const double operations = 2.0 * weight.n_rows() * weight.n_cols() * n_rows;
   const auto bytes = static_cast<double>(weight.stored_bytes());
-  if (input_form(multiplier_, weight) != InputForm::values) {
+  const InputForm form = input_form(multiplier_, weight);
+  if (form != InputForm::values && form != InputForm::brains) {
     timer.add_integer_work(operations, bytes);
   } else {
     timer.add_float_work(operations, bytes);

@@ -123,9 +123,23 @@ void multiply_fast(const Multiplier& multiplier, const Matrix& weight, TileRange
   fast.leave();
 }
 
+void multiply_brains(const BrainKernels& kernels, const Matrix& weight, std::uint32_t tile,
+                     const PanelRows& rows, BrainTile& brains, float* acc) {
+  kernels.enter();
+  for (std::uint32_t index = 0; index < weight.n_blocks(); ++index) {
+    const WeightBlock block = weight.block(tile, index);
+    prefetch_next(weight, block);
+    kernels.unpack(block, brains);
+    kernels.multiply(brains, rows.panel.brain_group(index * (kBlockCols / kGroupCols), rows.first),
+                     rows.n, acc);
+  }
+  kernels.leave();
+}
+
 }  // namespace
 
 InputForm input_form(const Multiplier& multiplier, const Matrix& weight) {
+  if (multiplier.brains && weight.dtype() == DType::bf16) return InputForm::brains;
   if (multiplier.mode == ProductMode::f32 || !weight.codes()) return InputForm::values;
   if (multiplier.fast && multiplier.fast->takes(*weight.codes())) return InputForm::blocks;
   const BlockKernels* blocks = multiplier.kernels.blocks;
@@ -164,6 +178,8 @@ void multiply_tiles(const Multiplier& multiplier, const Matrix& weight, TileRang
       multiply_groups(kernels, weight, tile, rows, residuals, scratch.codes, acc);
     } else if (form == InputForm::values) {
       multiply_values(kernels, weight, tile, rows, scratch, acc);
+    } else if (form == InputForm::brains) {
+      multiply_brains(*multiplier.brains, weight, tile, rows, scratch.brains, acc);
     } else {
       multiply_scaled_blocks(*kernels.blocks, weight, tile, rows, scratch.block, acc);
     }

@@ -28,6 +28,7 @@ struct Panel {
   float* values = nullptr;                   ///< likewise
   FastBlock blocks = {};                     ///< likewise: .codes is null
   ActivationBlock* scaled_blocks = nullptr;  ///< scaled_blocks[b * n_rows + r]
+  std::uint16_t* brains = nullptr;           ///< BF16: brains[(b * n_rows + r) * kBlockCols + k]
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
 
@@ -35,6 +36,12 @@ struct Panel {
   FastBlock block(std::uint32_t index, std::uint32_t row) const noexcept {
     const std::uint64_t cell = std::uint64_t{index} * n_rows + row;
     return {blocks.codes + cell * kBlockCols, blocks.scales + cell, blocks.sums + cell};
+  }
+
+  /// Where the BF16 values of a group of one row lie.
+  std::uint16_t* brain_group(std::uint32_t group, std::uint32_t row) const noexcept {
+    const std::uint64_t block = group / (kBlockCols / kGroupCols);
+    return brains + (block * n_rows + row) * kBlockCols + group * kGroupCols % kBlockCols;
   }
 
   std::uint32_t n_groups() const noexcept { return (n_cols + kGroupCols - 1) / kGroupCols; }
@@ -45,12 +52,14 @@ struct Panel {
 struct TileScratch {
   CodeTile codes;
   BlockTile block;
+  BrainTile brains;
   alignas(64) float floats[kBlockCols][kTileRows];
 };
 
 /// How products are computed; the backend option `products`.
 ///
-/// fast    K types through FastKernels where the instruction set has them, the rest as in exact
+/// fast    K types through FastKernels and BF16 weights through BrainKernels where the instruction
+///         set has them, other block-quantised weights with int8 activations of one scale per 32
 /// exact   block-quantised weights as they are, with int8 activations of one scale per 32; types
 ///         whose own blocks have 32 inputs with another 8 bits of what those leave
 /// f32     everything in f32
@@ -59,12 +68,13 @@ enum class ProductMode { fast, exact, f32 };
 /// What computes products.
 struct Multiplier {
   const Kernels& kernels;
-  const FastKernels* fast;  ///< null: none, or not wanted
+  const FastKernels* fast;     ///< null: none, or not wanted
+  const BrainKernels* brains;  ///< likewise
   ProductMode mode;
 };
 
 /// The part of a Panel that products with a weight read.
-enum class InputForm { groups, fine_groups, values, blocks, scaled_blocks };
+enum class InputForm { groups, fine_groups, values, blocks, scaled_blocks, brains };
 InputForm input_form(const Multiplier& multiplier, const Matrix& weight);
 
 /// Consecutive tiles of a weight that one item multiplies.

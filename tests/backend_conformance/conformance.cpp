@@ -345,6 +345,12 @@ Rows int8_exact_tolerance(const Rows& weights, const Rows& x, Steps steps) {
   return out;
 }
 
+Rows brain_tolerance(const Rows& weights, const Rows& x) {
+  const double roundings = static_cast<double>(x.at(0).size()) + 8;
+  return scaled(oracle_linear_magnitude(weights, x),
+                std::ldexp(1.0, -9) + roundings * std::ldexp(1.0, -24) * 4);
+}
+
 Rows f32_tolerance(const Rows& weights, const Rows& x) {
   const double roundings = static_cast<double>(x.at(0).size()) + 8;
   // Codes with a minimum add a second term per weight of up to a few times its size.

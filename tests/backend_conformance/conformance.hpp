@@ -107,6 +107,8 @@ Rows fast_tolerance(const Rows& weights, const Rows& x);
 Rows int8_rounded(const Rows& x, Steps steps);
 /// For W times int8_rounded(x): f32 rounding, and two inputs that fell on the other side of a step.
 Rows int8_exact_tolerance(const Rows& weights, const Rows& x, Steps steps);
+/// Inputs rounded to BF16 (2^-9 of each at most), and f32 rounding.
+Rows brain_tolerance(const Rows& weights, const Rows& x);
 /// f32 rounding alone: n_cols roundings of 2^-24, relative to sum |w x|.
 Rows f32_tolerance(const Rows& weights, const Rows& x);
 

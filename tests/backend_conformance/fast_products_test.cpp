@@ -1,5 +1,6 @@
 // The fast products' kernels against plain arithmetic: requantising and quantising within their
-// stated errors, products exactly. AMX runs on the processor where it can, else emulated.
+// stated errors, products exactly. AMX runs on the processor where it can, else emulated; its tile
+// arithmetic also where AVX-512 is missing.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,8 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "amx_emulator.hpp"
+#include "amx_baseline.hpp"
 #include "conformance.hpp"
+#include "instruction_emulator.hpp"
 #include "isa.hpp"
 #include "memory.hpp"
 #include "pack.hpp"
@@ -27,6 +29,12 @@ struct Case {
 
 void PrintTo(const Case& value, std::ostream* out) { *out << value.isa; }
 
+// Signed where nothing was added to it.
+int code_in(const CodeTile& tile, std::uint32_t k, std::uint32_t row, int offset) {
+  const std::uint8_t byte = tile.codes[k / 4][row][k % 4];
+  return offset == 0 ? static_cast<std::int8_t>(byte) : byte - offset;
+}
+
 class FastProducts : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
@@ -39,13 +47,12 @@ class FastProducts : public testing::TestWithParam<Case> {
     if (isa_->usable) return;
     if (!avx512->usable) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
     ASSERT_EQ(isa_->name, "amx");
-    if (!test::emulate_amx()) GTEST_SKIP() << "AMX can be emulated on x86-64 Linux only";
+    if (!test::emulate_missing_instructions())
+      GTEST_SKIP() << "AMX can be emulated on x86-64 Linux only";
   }
   const FastKernels& kernels() const { return *isa_->fast; }
   int code(const CodeTile& tile, std::uint32_t k, std::uint32_t row) const {
-    const std::uint8_t byte = tile.codes[k / 4][row][k % 4];
-    const int offset = GetParam().code_offset;
-    return offset == 0 ? static_cast<std::int8_t>(byte) : byte - offset;
+    return code_in(tile, k, row, GetParam().code_offset);
   }
 
   std::mt19937_64 random_{7};
@@ -182,25 +189,27 @@ TEST_P(FastProducts, ZerosStayZerosAndWhatIsNotFiniteStaysSo) {
   }
 }
 
-TEST_P(FastProducts, SumsAreExactForAnyNumberOfRows) {
+// Products of random codes; `fused` says how a table adds the scaled sum.
+template <typename Multiply>
+void expect_exact_sums(const CodeTile& tile, int code_offset, bool fused, std::mt19937_64& random,
+                       Multiply multiply) {
   constexpr std::uint32_t kMostRows = 161;
-  const auto tile = random_tile(random_, 6, true);
-  kernels().requantise(*tile);
   std::vector<std::int8_t> codes((kMostRows + kFastRowSlack) * kBlockCols);
   for (std::int8_t& each : codes)
-    each = static_cast<std::int8_t>(static_cast<int>(random_() % 255) - 127);
+    each = static_cast<std::int8_t>(static_cast<int>(random() % 255) - 127);
   std::vector<float> scales(kMostRows);
   std::vector<std::int32_t> sums(kMostRows);
   std::uniform_real_distribution<float> uniform(0.5, 2);
-  for (std::uint32_t r = 0; r < kMostRows; ++r) {
-    scales[r] = uniform(random_);
-    for (std::uint32_t k = 0; k < kBlockCols; ++k) sums[r] += codes[r * kBlockCols + k];
-  }
   std::vector<int> want(kMostRows * kTileRows);
-  for (std::uint32_t r = 0; r < kMostRows; ++r)
-    for (std::uint32_t row = 0; row < kTileRows; ++row)
-      for (std::uint32_t k = 0; k < kBlockCols; ++k)
-        want[r * kTileRows + row] += code(*tile, k, row) * codes[r * kBlockCols + k];
+  for (std::uint32_t r = 0; r < kMostRows; ++r) {
+    scales[r] = uniform(random);
+    for (std::uint32_t k = 0; k < kBlockCols; ++k) {
+      const int value = codes[r * kBlockCols + k];
+      sums[r] += value;
+      for (std::uint32_t row = 0; row < kTileRows; ++row)
+        want[r * kTileRows + row] += code_in(tile, k, row, code_offset) * value;
+    }
+  }
   for (const std::uint32_t n_rows : {1U, 2U, 11U, 12U, 13U, 16U, 17U, 31U, 32U, 33U, 48U, 161U}) {
     SCOPED_TRACE(std::to_string(n_rows) + " rows");
     struct alignas(64) Line {
@@ -208,17 +217,46 @@ TEST_P(FastProducts, SumsAreExactForAnyNumberOfRows) {
     };
     std::vector<Line> acc(n_rows + 1);
     for (std::uint32_t r = 0; r <= n_rows; ++r) acc[r].at.fill(static_cast<float>(r));
-    kernels().enter();
-    kernels().multiply(*tile, {codes.data(), scales.data(), sums.data()}, n_rows,
-                       acc.front().at.data());
-    kernels().leave();
+    multiply({codes.data(), scales.data(), sums.data()}, n_rows, acc.front().at.data());
     for (std::uint32_t r = 0; r < n_rows; ++r)
-      for (std::uint32_t row = 0; row < kTileRows; ++row)
-        ASSERT_EQ(acc[r].at[row], std::fma(static_cast<float>(want[r * kTileRows + row]),
-                                           tile->row_scale[row] * scales[r], static_cast<float>(r)))
+      for (std::uint32_t row = 0; row < kTileRows; ++row) {
+        const auto sum = static_cast<float>(want[r * kTileRows + row]);
+        const float scale = tile.row_scale[row] * scales[r];
+        const auto start = static_cast<float>(r);
+        ASSERT_EQ(acc[r].at[row], fused ? std::fma(sum, scale, start) : sum * scale + start)
             << "row " << r << " output " << row;
+      }
     for (const float value : acc[n_rows].at) EXPECT_EQ(value, static_cast<float>(n_rows));
   }
+}
+
+TEST_P(FastProducts, SumsAreExactForAnyNumberOfRows) {
+  const auto tile = random_tile(random_, 6, true);
+  kernels().requantise(*tile);
+  kernels().enter();
+  expect_exact_sums(*tile, GetParam().code_offset, true, random_,
+                    [&](const FastBlock& first, std::uint32_t n_rows, float* acc) {
+                      kernels().multiply(*tile, first, n_rows, acc);
+                    });
+  kernels().leave();
+}
+
+TEST(AmxTiles, SumsOfCodesAreExactOnAnyProcessor) {
+  const AmxBaseline* amx = amx_baseline();
+  if (!amx || !test::emulate_missing_instructions())
+    GTEST_SKIP() << "AMX can be emulated on x86-64 Linux only";
+  std::mt19937_64 random(11);
+  const auto tile = random_tile(random, 6, false);
+  for (auto& step : tile->codes)
+    for (auto& row : step)
+      for (std::uint8_t& code : row) code = static_cast<std::uint8_t>(random() % 255 + 129);
+  for (float& scale : tile->row_scale) scale = std::ldexp(1.0F, static_cast<int>(random() % 9)) / 3;
+  amx->enter();
+  expect_exact_sums(*tile, 0, false, random,
+                    [&](const FastBlock& first, std::uint32_t n_rows, float* acc) {
+                      amx->multiply_codes(*tile, first, n_rows, acc);
+                    });
+  amx->leave();
 }
 
 }  // namespace

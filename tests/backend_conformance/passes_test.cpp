@@ -71,8 +71,8 @@ TEST(Passes, OfSeveralTilesCoverAllAndGiveTheSameBitsAsOneByOne) {
   const std::shared_ptr<const GgufFile> opened = file.file();
   const Matrix weight(*opened, opened->tensor("w"), arena);
   const Kernels& kernels = *portable_kernels();
-  const Multiplier together{kernels, &several, ProductMode::fast};
-  const Multiplier apart{kernels, &one, ProductMode::fast};
+  const Multiplier together{kernels, &several, nullptr, ProductMode::fast};
+  const Multiplier apart{kernels, &one, nullptr, ProductMode::fast};
   const Input input(*fast);
 
   const TilePasses passes(together, weight, kRows);
