@@ -140,8 +140,9 @@ class LimitsOfRefusals(unittest.TestCase):
         self.assertGreater(outcome.peak_bytes, 150e6)
         small = Runtime().call(["/bin/true"])
         self.assertLess(small.peak_bytes, 40e6, "the caller's own memory is not the command's")
-        self.assertEqual(Runtime().call(["/bin/sh", "-c", "kill -SEGV $$"]).signal, 11)
-        self.assertTrue(Runtime().call(["/bin/sleep", "60"], timeout=0.2).timed_out)
+        for measured in (True, False):
+            self.assertEqual(Runtime().call(["/bin/sh", "-c", "kill -SEGV $$"], measured=measured).signal, 11)
+            self.assertTrue(Runtime().call(["/bin/sleep", "60"], timeout=0.2, measured=measured).timed_out)
 
 
 class LlamaDiffusionCli(unittest.TestCase):
@@ -167,6 +168,7 @@ class LlamaDiffusionCli(unittest.TestCase):
         adapter = run.load_class(HERE / "adapters/llama_diffusion_cli.py")
         self.assertEqual(adapter.text_of(b"\rdiffusion step: 1/2 [=  ] 50%\n"
                                          b"total time: 3ms, time per step: 1ms, sampling time per step: 0.1ms\n\nabc d\n"), b"abc d")
+        self.assertEqual(adapter.text_of(b"\rdiffusion step: 1/2 [=  ] 50%\n"), b"")
 
 
 class Templates(unittest.TestCase):

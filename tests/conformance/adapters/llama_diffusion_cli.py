@@ -83,7 +83,9 @@ class LlamaDiffusionCli(Runtime):
 
     @staticmethod
     def text_of(shown):
-        """What stands behind the line of times, without the newlines that frame it."""
+        """What stands behind the line of times, without the newlines that frame it; nothing where that line was lost."""
+        if TIMES not in shown:
+            return b""
         return shown.rpartition(TIMES)[2].partition(b"\n")[2].strip()
 
 

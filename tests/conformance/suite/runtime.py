@@ -109,11 +109,23 @@ class Runtime:
 
     # ---- for adapters ----
 
-    def call(self, command, stdin=b"", timeout=60) -> Outcome:
-        """Runs a command and measures it."""
+    def call(self, command, stdin=b"", timeout=60, measured=True) -> Outcome:
+        """Runs a command. `measured`: with its processor time and memory, which load() and inspect() are held to."""
+        command = [part if isinstance(part, bytes) else str(part) for part in command]
+        return self._measured(command, stdin, timeout) if measured else self._plain(command, stdin, timeout)
+
+    def _plain(self, command, stdin, timeout):
+        try:
+            done = subprocess.run(command, input=stdin, capture_output=True, env=self.environment, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired as expired:
+            return Outcome(0, timed_out=True, stdout=expired.stdout or b"", message=(expired.stderr or b"").decode("utf-8", "replace"))
+        return Outcome(max(done.returncode, 0), signal=max(-done.returncode, 0), stdout=done.stdout,
+                       message=done.stderr.decode("utf-8", "replace"))
+
+    def _measured(self, command, stdin, timeout):
         with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
             report = os.path.join(folder, "report")
-            done = subprocess.run([sys.executable, "-S", "-E", str(MEASURE), report, str(timeout), *map(_argument, command)],
+            done = subprocess.run([sys.executable, "-S", "-E", str(MEASURE), report, str(timeout), *command],
                                   input=stdin, capture_output=True, env=self.environment, check=False)
             if not os.path.exists(report):
                 raise RuntimeError(f"{command[0]} could not be started: {done.stderr.decode(errors='replace')}")
@@ -122,12 +134,9 @@ class Runtime:
         return Outcome(stdout=done.stdout, message=done.stderr.decode("utf-8", "replace"), **measured)
 
     def need(self, command, **options) -> Outcome:
-        """As call(), but anything but success is Refused."""
-        outcome = self.call(command, **options)
+        """As call() without measuring, but anything but success is Refused."""
+        outcome = self.call(command, measured=False, **options)
         if outcome.status or outcome.signal or outcome.timed_out:
             raise Refused(outcome)
         return outcome
 
-
-def _argument(part):
-    return part if isinstance(part, bytes) else str(part)
