@@ -24,6 +24,26 @@ class GgufContents:
     """Metadata and raw tensors of a well-formed single GGUF file."""
 
     def __init__(self, path):
+        n_tensors = self.read_metadata(path)
+        infos = []
+        for _ in range(n_tensors):
+            name = self.text()
+            shape = [self.take("<q") for _ in range(self.take("<I"))]
+            infos.append((name, shape, NAMES[self.take("<i")], self.take("<Q")))
+        alignment = self.metadata.get("general.alignment", 32)
+        start = -(-self.at // alignment) * alignment
+        self.tensors = {name: self.matrix(shape, kind, start + offset)
+                        for name, shape, kind, offset in infos}
+
+    @classmethod
+    def metadata_of(cls, path):
+        """The keys alone, whatever the tensors are."""
+        contents = cls.__new__(cls)
+        contents.read_metadata(path)
+        return contents.metadata
+
+    def read_metadata(self, path):
+        """Returns the number of tensors."""
         with open(path, "rb") as file:
             self.data = file.read()
         self.at = 4
@@ -34,15 +54,7 @@ class GgufContents:
             key = self.text()
             self.metadata[key] = self.value(self.take("<i"))
         self.metadata_end = self.at
-        infos = []
-        for _ in range(n_tensors):
-            name = self.text()
-            shape = [self.take("<q") for _ in range(self.take("<I"))]
-            infos.append((name, shape, NAMES[self.take("<i")], self.take("<Q")))
-        alignment = self.metadata.get("general.alignment", 32)
-        start = -(-self.at // alignment) * alignment
-        self.tensors = {name: self.matrix(shape, kind, start + offset)
-                        for name, shape, kind, offset in infos}
+        return n_tensors
 
     def take(self, form):
         value, = struct.unpack_from(form, self.data, self.at)

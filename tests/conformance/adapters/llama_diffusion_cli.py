@@ -73,7 +73,7 @@ class LlamaDiffusionCli(Runtime):
 
     def generate(self, model, prompt, settings):
         try:
-            metadata = GgufContents(model).metadata
+            metadata = GgufContents.metadata_of(model)
         except FileNotFoundError:
             metadata = {"general.architecture": "llada"}
         outcome = self.call_until_it_speaks(self.command(model, metadata, prompt, settings))
