@@ -105,6 +105,8 @@ class TheSuite(unittest.TestCase):
         names = [each.name for each in run.registry().cases]
         self.assertEqual(len(names), len(set(names)))
         self.assertGreaterEqual(sum(name.startswith("broken_file.") for name in names), 60)
+        for page in (HERE / "README.md", HERE.parent / "README.md"):
+            self.assertIn(f"{len(names)} small cases", page.read_text(encoding="utf-8"))
 
     def test_files_are_the_same_bytes_every_time(self):
         written = []

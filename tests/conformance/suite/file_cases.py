@@ -18,7 +18,7 @@ def register(registry):
     for broken in model_faults():
         registry.add(f"broken_model.{broken.name}", f"a model with this fault is refused by name: {broken.fault}",
                      lambda t, broken=broken: refuse_model(t, broken))
-    for each in (correct_file_is_listed, faulty_model_is_still_listed, tied_output, no_kv_head_count, scores_are_not_needed,
+    for each in (correct_file_is_listed, faulty_model_is_still_listed, tied_output, no_kv_head_count, scores_are_not_needed, a_token_text_twice,
                  other_integer_widths, per_layer_arrays, rows_beyond_the_tokens, vocab_size_is_no_authority, version_2, alignment_64,
                  non_ascii_path):
         registry.case("file")(each)
@@ -90,6 +90,21 @@ def scores_are_not_needed(t):
     writes(t, t.files.known("always_A"))
     writes(t, t.files.known("always_A", extra_keys={"tokenizer.ggml.scores": ("f32", [0.0] * TOKENS)}))
     writes(t, t.files.known("always_A", drop_keys=("tokenizer.ggml.token_type",)))
+
+
+def a_token_text_twice(t):
+    """two tokens with one text load: the first is the text's id, and both can be written"""
+    tokens = list(build_vocabulary("llada", TOKENS).tokens)
+    tokens[300] = tokens[ord("A")]
+    twice = {"tokenizer.ggml.tokens": ("string[]", tokens)}
+    writes(t, t.files.known("always_A", extra_keys=twice))
+    table = np.full((1, TOKENS), -20.0)
+    table[0, 300] = 10.0
+    got = t.runtime.generate(t.files.tiny("twice", replace(small("llada"), known_logits=table, extra_keys=twice)), b"A",
+                             {"n": 2, "temperature": 0.0})
+    t.equal(got.text, b"AA", "text")
+    if got.prompt is not None:
+        t.equal(got.prompt[-1], ord("A"), "id of A in the prompt")
 
 
 def other_integer_widths(t):
