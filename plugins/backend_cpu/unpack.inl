@@ -111,15 +111,45 @@ void unpack_q8_0(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile)
 constexpr int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                    1,    13,   25,  38,  53,  69,  89,  113};
 
-void iq4_levels(const uint8_t* block, uint32_t offset, uint32_t col, Codes codes) {
-  constexpr uint32_t kBytes = 16 * kTileRows;
-  const uint8_t* q = field(block, offset);
-  auto* low = reinterpret_cast<uint8_t*>(codes_at(codes, col));
-  auto* high = reinterpret_cast<uint8_t*>(codes_at(codes, col + 16));
-  for (uint32_t i = 0; i < kBytes; ++i) {
+// Levels of `n` bytes' low and high halves. The compiler knows no table look-up in a register.
+#if defined(__AVX512BW__) && defined(__AVX512DQ__)
+void look_up_levels(const uint8_t* q, uint32_t n, uint8_t* low, uint8_t* high) {
+  const __m512i levels =
+      _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Levels)));
+  const __m512i nibble = _mm512_set1_epi8(15);
+  for (uint32_t i = 0; i < n; i += 64) {
+    const __m512i both = _mm512_loadu_si512(q + i);
+    const __m512i top = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+    _mm512_storeu_si512(low + i, _mm512_shuffle_epi8(levels, _mm512_and_si512(both, nibble)));
+    _mm512_storeu_si512(high + i, _mm512_shuffle_epi8(levels, top));
+  }
+}
+#elif defined(__AVX2__)
+void look_up_levels(const uint8_t* q, uint32_t n, uint8_t* low, uint8_t* high) {
+  const __m256i levels =
+      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Levels)));
+  const __m256i nibble = _mm256_set1_epi8(15);
+  for (uint32_t i = 0; i < n; i += 32) {
+    const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i));
+    const __m256i top = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(low + i),
+                        _mm256_shuffle_epi8(levels, _mm256_and_si256(both, nibble)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(high + i), _mm256_shuffle_epi8(levels, top));
+  }
+}
+#else
+void look_up_levels(const uint8_t* q, uint32_t n, uint8_t* low, uint8_t* high) {
+  for (uint32_t i = 0; i < n; ++i) {
     low[i] = static_cast<uint8_t>(kIq4Levels[q[i] & 15]);
     high[i] = static_cast<uint8_t>(kIq4Levels[q[i] >> 4]);
   }
+}
+#endif
+
+void iq4_levels(const uint8_t* block, uint32_t offset, uint32_t col, Codes codes) {
+  look_up_levels(field(block, offset), 16 * kTileRows,
+                 reinterpret_cast<uint8_t*>(codes_at(codes, col)),
+                 reinterpret_cast<uint8_t*>(codes_at(codes, col + 16)));
 }
 
 void unpack_iq4_nl(const uint8_t* b, uint32_t col, uint32_t group, CodeTile& tile) {
