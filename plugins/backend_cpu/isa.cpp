@@ -83,7 +83,7 @@ std::vector<Isa> find_isas() {
   const BrainKernels* amx_or_brains = has_amx_bf16() ? amx_brains() : brains;
   return {{"portable", portable_kernels(), nullptr, nullptr, true},
           {"avx2", avx2, nullptr, nullptr, avx2 && has_avx2()},
-          {"avxvnni", avxvnni, nullptr, nullptr, avxvnni && has_avxvnni()},
+          {"avxvnni", avxvnni, avxvnni_fast(), nullptr, avxvnni && has_avxvnni()},
           {"avx512vnni", avx512, avx512vnni_fast(), brains, avx512 && has_avx512vnni()},
           {"amx", avx512, amx_fast(), amx_or_brains, amx_fast() && has_amx()}};
 }

@@ -276,6 +276,7 @@ const Kernels* avx2_kernels();
 const Kernels* avxvnni_kernels();
 const Kernels* avx512vnni_kernels();
 // Fast products of the instruction set of that name; null likewise.
+const FastKernels* avxvnni_fast();
 const FastKernels* avx512vnni_fast();
 const FastKernels* amx_fast();
 // BF16 products likewise; avx512bf16 also rounds and unpacks for amx.

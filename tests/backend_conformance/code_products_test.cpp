@@ -13,7 +13,7 @@
 
 #include "dllm/quant.hpp"
 #include "instruction_emulator.hpp"
-#include "isa.hpp"
+#include "isa_named.hpp"
 #include "memory.hpp"
 #include "pack.hpp"
 #include "vnni256_evex.hpp"
@@ -22,12 +22,6 @@ namespace dllm::cpu {
 namespace {
 
 constexpr std::uint32_t kRows = 11;  // two register tiles of 4 and a rest of 3
-
-const Isa& isa_named(std::string_view name) {
-  for (const Isa& isa : all_isas())
-    if (isa.name == name) return isa;
-  throw std::logic_error("no such instruction set");
-}
 
 // A table, and whether it can run here.
 struct Table {
@@ -39,14 +33,15 @@ struct Table {
 std::vector<Table> all_tables() {
   std::vector<Table> tables;
   for (const char* name : {"portable", "avx2", "avxvnni", "avx512vnni"}) {
-    const Isa& isa = isa_named(name);
+    const Isa& isa = test::isa_named(name);
     // What AVX-VNNI adds to AVX2 is one instruction, emulated where it is missing.
     const bool emulated = isa.name == "avxvnni" && isa.kernels && !isa.usable &&
-                          isa_named("avx2").usable && dllm::test::emulate_missing_instructions();
+                          test::isa_named("avx2").usable &&
+                          dllm::test::emulate_missing_instructions();
     tables.push_back({name, isa.kernels, isa.usable || emulated});
   }
   const Kernels* evex = test::vnni256_evex_kernels();
-  tables.push_back({"avxvnni_as_evex", evex, evex && isa_named("avx512vnni").usable});
+  tables.push_back({"avxvnni_as_evex", evex, evex && test::isa_named("avx512vnni").usable});
   return tables;
 }
 

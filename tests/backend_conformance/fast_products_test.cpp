@@ -10,24 +10,37 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "amx_baseline.hpp"
 #include "conformance.hpp"
 #include "instruction_emulator.hpp"
-#include "isa.hpp"
+#include "isa_named.hpp"
 #include "memory.hpp"
 #include "pack.hpp"
+#include "vnni256_evex.hpp"
 
 namespace dllm::cpu {
 namespace {
 
 struct Case {
-  std::string isa;
-  int code_offset;  // added to requantised codes
+  std::string name;
+  const FastKernels* kernels;
+  bool usable;
+  std::string base;  // where this is usable, what lacks can be emulated
+  int code_offset;   // added to requantised codes
 };
 
-void PrintTo(const Case& value, std::ostream* out) { *out << value.isa; }
+void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
+
+std::vector<Case> all_cases() {
+  const bool has_avx512 = test::isa_named("avx512vnni").usable;
+  return {{"avxvnni", avxvnni_fast(), test::isa_named("avxvnni").usable, "avx2", 128},
+          {"avxvnni_as_evex", test::vnni256_evex_fast(), has_avx512, "avx512vnni", 128},
+          {"avx512vnni", avx512vnni_fast(), has_avx512, "avx512vnni", 128},
+          {"amx", amx_fast(), test::isa_named("amx").usable, "avx512vnni", 0}};
+}
 
 // Signed where nothing was added to it.
 int code_in(const CodeTile& tile, std::uint32_t k, std::uint32_t row, int offset) {
@@ -38,32 +51,22 @@ int code_in(const CodeTile& tile, std::uint32_t k, std::uint32_t row, int offset
 class FastProducts : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const Isa* avx512 = nullptr;
-    for (const Isa& each : all_isas()) {
-      if (each.name == "avx512vnni") avx512 = &each;
-      if (each.name == GetParam().isa) isa_ = &each;
-    }
-    ASSERT_NE(isa_, nullptr);
-    if (isa_->usable) return;
-    if (!avx512->usable) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
-    ASSERT_EQ(isa_->name, "amx");
-    if (!test::emulate_missing_instructions())
-      GTEST_SKIP() << "AMX can be emulated on x86-64 Linux only";
+    if (GetParam().usable) return;
+    if (GetParam().kernels == nullptr || !test::isa_named(GetParam().base).usable)
+      GTEST_SKIP() << "this processor cannot run " << GetParam().name;
+    if (!dllm::test::emulate_missing_instructions())
+      GTEST_SKIP() << "instructions can be emulated on x86-64 Linux only";
   }
-  const FastKernels& kernels() const { return *isa_->fast; }
+  const FastKernels& kernels() const { return *GetParam().kernels; }
   int code(const CodeTile& tile, std::uint32_t k, std::uint32_t row) const {
     return code_in(tile, k, row, GetParam().code_offset);
   }
 
   std::mt19937_64 random_{7};
-
- private:
-  const Isa* isa_ = nullptr;
 };
 
-INSTANTIATE_TEST_SUITE_P(Isas, FastProducts,
-                         testing::Values(Case{"avx512vnni", 128}, Case{"amx", 0}),
-                         [](const auto& info) { return info.param.isa; });
+INSTANTIATE_TEST_SUITE_P(Isas, FastProducts, testing::ValuesIn(all_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 std::unique_ptr<CodeTile> random_tile(std::mt19937_64& random, int code_bits, bool half_groups) {
   auto tile = std::make_unique<CodeTile>();
@@ -122,20 +125,47 @@ TEST_P(FastProducts, UnpackingAtOnceEqualsUnpackingThenRequantising) {
        {CodeType::q2_k, CodeType::q3_k, CodeType::q4_k, CodeType::q5_k, CodeType::q6_k}) {
     SCOPED_TRACE("type " + std::to_string(static_cast<int>(type)));
     const auto dtype = static_cast<DType>(type);
-    const std::vector<std::byte> rows = test::random_blocks(dtype, kTileRows, kBlockCols, 5);
+    const std::vector<std::byte> rows = dllm::test::random_blocks(dtype, kTileRows, kBlockCols, 5);
     const BlockLayout layout = layout_of(dtype);
     AlignedMemory packed(rows.size(), "packed block");
     pack_blocks(layout, reinterpret_cast<const std::uint8_t*>(rows.data()), layout.bytes, kTileRows,
                 1, packed.as<std::uint8_t>());
     const WeightBlock block = {packed.as<std::uint8_t>(), kBlockCols};
     auto want = std::make_unique<CodeTile>();
-    avx512vnni_kernels()->unpack_codes(type, block, *want);
+    portable_kernels()->unpack_codes(type, block, *want);
     kernels().requantise(*want);
     auto got = std::make_unique<CodeTile>();
     kernels().unpack(type, block, *got);
     EXPECT_EQ(std::memcmp(got->row_scale, want->row_scale, sizeof want->row_scale), 0);
     EXPECT_EQ(std::memcmp(got->codes, want->codes, sizeof want->codes), 0);
   }
+}
+
+// What docs/cpu-backend.md promises: `fast` gives the same bits with every instruction set.
+TEST_P(FastProducts, RoundingEqualsThatOfAvx512BitForBit) {
+  if (!test::isa_named("avx512vnni").usable) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+  for (const bool half_groups : {false, true}) {
+    const auto tile = random_tile(random_, 6, half_groups);
+    auto want = std::make_unique<CodeTile>(*tile);
+    avx512vnni_fast()->requantise(*want);
+    kernels().requantise(*tile);
+    EXPECT_EQ(std::memcmp(tile->row_scale, want->row_scale, sizeof want->row_scale), 0);
+    for (std::uint32_t k = 0; k < kBlockCols; ++k)
+      for (std::uint32_t row = 0; row < kTileRows; ++row)
+        ASSERT_EQ(code(*tile, k, row), want->codes[k / 4][row][k % 4] - 128);
+  }
+  std::normal_distribution<float> normal;
+  std::vector<float> x(kBlockCols);
+  for (float& value : x) value = normal(random_);
+  std::array<std::int8_t, kBlockCols> want{};
+  std::array<std::int8_t, kBlockCols> got{};
+  std::array<float, 2> scales{};
+  std::array<std::int32_t, 2> sums{};
+  avx512vnni_fast()->quantise(x.data(), kGroupCols, {want.data(), &scales[0], &sums[0]});
+  kernels().quantise(x.data(), kGroupCols, {got.data(), &scales[1], &sums[1]});
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(scales[0], scales[1]);
+  EXPECT_EQ(sums[0], sums[1]);
 }
 
 TEST_P(FastProducts, AScaleThatIsNotFinitePoisonsItsRowOnly) {
@@ -243,7 +273,7 @@ TEST_P(FastProducts, SumsAreExactForAnyNumberOfRows) {
 
 TEST(AmxTiles, SumsOfCodesAreExactOnAnyProcessor) {
   const AmxBaseline* amx = amx_baseline();
-  if (!amx || !test::emulate_missing_instructions())
+  if (!amx || !dllm::test::emulate_missing_instructions())
     GTEST_SKIP() << "AMX can be emulated on x86-64 Linux only";
   std::mt19937_64 random(11);
   const auto tile = random_tile(random, 6, false);
