@@ -72,31 +72,64 @@ struct Tiles {
   static constexpr int kBytes = kStages * kStageBytes;
 };
 
-// Keys and values [first, first + kKeys) of the sequence to a stage; zeros beyond its end.
+// A thread's part of every tile: which 16-byte chunks of keys and values it brings, and one or two
+// of the tile's powers of two.
 template <int kDim, int kKeys>
-__device__ __forceinline__ void load_tile(const AttentionArgs& a, std::uint32_t kv_head,
-                                          const AttentionSpan& span, std::uint32_t first,
-                                          std::uint32_t stage) {
+class TileLoader {
+ public:
+  __device__ __forceinline__ TileLoader(const AttentionArgs& a, std::uint32_t kv_head,
+                                        const AttentionSpan& span)
+      : n_keys_(span.kv_count) {
+    const std::uint64_t row = static_cast<std::uint64_t>(kv_head) * a.k.n_rows + span.kv_begin;
+    k_ = a.k.values + row * kDim;
+    v_ = a.v.values + row * kDim;
+    const int key = static_cast<int>(threadIdx.x) % kKeys;
+    scale_ = (static_cast<int>(threadIdx.x) < kKeys ? a.k.scale : a.v.scale) + row + key;
+  }
+
+  // Keys [first, first + kKeys) to a stage; zeros beyond the sequence's end.
+  __device__ __forceinline__ void load(std::uint32_t first, std::uint32_t stage) const {
+    if (first + kKeys <= n_keys_) {
+      copy<true>(first, stage);
+    } else {
+      copy<false>(first, stage);
+    }
+  }
+
+ private:
   using T = Tiles<kDim, kKeys>;
-  const std::uint64_t base = static_cast<std::uint64_t>(kv_head) * a.k.n_rows + span.kv_begin;
+  static constexpr int kChunks = kDim / 8;  // of a row
+  static_assert(kKeys * kChunks % kThreads == 0 && 2 * kKeys <= kThreads);
+
+  template <bool kFull>
+  __device__ __forceinline__ void copy(std::uint32_t first, std::uint32_t stage) const {
+    const auto thread = static_cast<int>(threadIdx.x);
+    const __half* k = k_ + static_cast<std::uint64_t>(first) * kDim;
+    const __half* v = v_ + static_cast<std::uint64_t>(first) * kDim;
 #pragma unroll
-  for (int i = static_cast<int>(threadIdx.x); i < kKeys * (kDim / 8); i += kThreads) {
-    const std::uint32_t key = i / (kDim / 8);
-    const std::uint32_t chunk = i % (kDim / 8);
-    const bool valid = first + key < span.kv_count;
-    const std::uint64_t from = (base + (valid ? first + key : 0)) * kDim + chunk * 8;
-    const std::uint32_t to = stage + key * T::kPitch + chunk * 16;
-    copy_async(to, a.k.values + from, valid);
-    copy_async(to + T::kTileBytes, a.v.values + from, valid);
+    for (int j = 0; j < kKeys * kChunks / kThreads; ++j) {
+      // Where a row's chunks divide the threads, a thread keeps its chunk.
+      constexpr bool kKeeps = kThreads % kChunks == 0;
+      const int key =
+          kKeeps ? thread / kChunks + kThreads / kChunks * j : (thread + kThreads * j) / kChunks;
+      const int chunk = kKeeps ? thread % kChunks : (thread + kThreads * j) % kChunks;
+      const bool valid = kFull || first + key < n_keys_;
+      const int from = valid ? key * kDim + chunk * 8 : 0;
+      const std::uint32_t to = stage + key * T::kPitch + chunk * 16;
+      copy_async(to, k + from, valid);
+      copy_async(to + T::kTileBytes, v + from, valid);
+    }
+    if (thread >= 2 * kKeys) return;
+    const bool valid = kFull || first + thread % kKeys < n_keys_;
+    copy_async_word(stage + 2 * T::kTileBytes + thread * static_cast<int>(sizeof(float)),
+                    valid ? scale_ + first : scale_ - thread % kKeys, valid);
   }
-  const std::uint32_t scales = stage + 2 * T::kTileBytes;
-  for (int i = static_cast<int>(threadIdx.x); i < 2 * kKeys; i += kThreads) {
-    const std::uint32_t key = i % kKeys;
-    const bool valid = first + key < span.kv_count;
-    const float* from = (i < kKeys ? a.k.scale : a.v.scale) + base + (valid ? first + key : 0);
-    copy_async_word(scales + i * sizeof(float), from, valid);
-  }
-}
+
+  const __half* k_;
+  const __half* v_;
+  const float* scale_;
+  std::uint32_t n_keys_;
+};
 
 // What a warp knows of its 16 queries; a lane's rows are lane / 4 and lane / 4 + 8.
 template <int kDim, int kKeys>
@@ -161,6 +194,14 @@ struct Queries {
     }
   }
 
+  // Keys beyond the sequence's end.
+  static __device__ __forceinline__ void hide(float (&s)[kKeys / 2], std::uint32_t n_keys,
+                                              int lane) {
+#pragma unroll
+    for (int i = 0; i < kKeys / 2; ++i)
+      if (8 * (i / 4) + 2 * (lane % 4) + i % 2 >= n_keys) s[i] = -INFINITY;
+  }
+
   // acc += weights * values.
   __device__ __forceinline__ void add_values(std::uint32_t values, int lane,
                                              const std::uint32_t (&weights)[kKeys / 4]) {
@@ -188,13 +229,11 @@ struct Queries {
     for (int n = 0; n < kKeys / 8; ++n) {
       const float2 scale = *reinterpret_cast<const float2*>(key_scale + 8 * n + 2 * (lane % 4));
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const bool exists = 8 * n + 2 * (lane % 4) + i % 2 < n_keys;
-        float& each = s[4 * n + i];
-        each = exists ? each * (i % 2 == 0 ? scale.x : scale.y) * factor[i / 2] : -INFINITY;
-        most[i / 2] = fmaxf(most[i / 2], each);
-      }
+      for (int i = 0; i < 4; ++i) s[4 * n + i] *= (i % 2 == 0 ? scale.x : scale.y) * factor[i / 2];
     }
+    if (n_keys < kKeys) hide(s, n_keys, lane);
+#pragma unroll
+    for (int i = 0; i < kKeys / 2; ++i) most[i / 2 % 2] = fmaxf(most[i / 2 % 2], s[i]);
     const auto larger = [](float x, float y) { return fmaxf(x, y); };
     float largest_scale = unit;
 #pragma unroll
@@ -275,17 +314,16 @@ __global__ void __launch_bounds__(kThreads, kDim <= 128 ? 3 : 1) attend(Attentio
   if (!place.found) return;
 
   const std::uint32_t n_tiles = (place.span.kv_count + kKeys - 1) / kKeys;
-  if (n_tiles > 0) load_tile<kDim, kKeys>(a, kv_head, place.span, 0, base);
+  const TileLoader<kDim, kKeys> loader(a, kv_head, place.span);
+  if (n_tiles > 0) loader.load(0, base);
   copy_commit();
   Queries<kDim, kKeys> queries;
   queries.load(a, place, head, warp, lane);
   for (std::uint32_t tile = 0; tile < n_tiles; ++tile) {
     copy_wait<0>();
     __syncthreads();  // this tile is there for all, and the one before is no longer read
-    const std::uint32_t first = (tile + 1) * kKeys;
     if (tile + 1 < n_tiles)
-      load_tile<kDim, kKeys>(a, kv_head, place.span, first,
-                             base + (tile + 1) % kStages * T::kStageBytes);
+      loader.load((tile + 1) * kKeys, base + (tile + 1) % kStages * T::kStageBytes);
     copy_commit();
     const std::uint32_t stage = tile % kStages * T::kStageBytes;
     queries.visit(base + stage, reinterpret_cast<const float*>(shared + stage + 2 * T::kTileBytes),

@@ -139,6 +139,7 @@ class CudaBackend final : public Backend {
   std::uint32_t chunk_rows(std::uint32_t n_vocab) const;
   void logits_to(const Matrix& output, const Panel& panel, std::uint32_t first_row,
                  std::uint32_t n_rows, std::uint32_t to_row);
+  Panel head_input(TensorView hidden, const Vector& norm, float eps);
   void describe(std::span<const StatsRequest> requests, std::uint32_t n_vocab);
   void answer_piece(const Piece& piece, std::span<const StatsRequest> requests,
                     const Matrix& output, const Panel& panel, HeadStats& stats);

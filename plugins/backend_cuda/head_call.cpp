@@ -61,6 +61,13 @@ std::uint32_t CudaBackend::chunk_rows(std::uint32_t n_vocab) const {
       std::max<std::uint64_t>(kLogitsBytes / (std::uint64_t{n_vocab} * sizeof(float)), 2));
 }
 
+Panel CudaBackend::head_input(TensorView hidden, const Vector& norm, float eps) {
+  const EventTimer timer(profile_, Stage::head, "head_norm", stream_.get());
+  const Panel panel = input_panel(hidden.n_rows, hidden.n_cols);
+  launch_prepare(rows_of(hidden), norm.values(), eps, panel, stream_.get());
+  return panel;
+}
+
 // Logits of rows [first_row, first_row + n_rows) of the panel to rows from to_row of logits_.
 void CudaBackend::logits_to(const Matrix& output, const Panel& panel, std::uint32_t first_row,
                             std::uint32_t n_rows, std::uint32_t to_row) {
@@ -128,9 +135,7 @@ void CudaBackend::head_stats(TensorView hidden, const Weight& norm, float eps, c
   DLLM_ASSERT(matrix != nullptr && norm_vector != nullptr && matrix->n_cols() == hidden.n_cols);
   for (const StatsRequest& request : requests) check_request(request, hidden.n_rows, stats);
   if (hidden.n_rows == 0 || requests.empty()) return;
-  const Panel panel = input_panel(hidden.n_rows, hidden.n_cols);
-  launch_prepare({static_cast<CudaBuffer&>(*hidden.buffer).values(), hidden.n_rows, hidden.n_cols},
-                 norm_vector->values(), eps, panel, stream_.get());
+  const Panel panel = head_input(hidden, *norm_vector, eps);
   describe(requests, matrix->n_rows());
 
   const std::uint32_t most = chunk_rows(matrix->n_rows());
@@ -245,9 +250,7 @@ void CudaBackend::logits(TensorView hidden, const Weight& norm, float eps, const
   const std::uint64_t n_vocab = matrix->n_rows();
   DLLM_ASSERT(out.size() == hidden.n_rows * n_vocab);
   if (hidden.n_rows == 0) return;
-  const Panel panel = input_panel(hidden.n_rows, hidden.n_cols);
-  launch_prepare({static_cast<CudaBuffer&>(*hidden.buffer).values(), hidden.n_rows, hidden.n_cols},
-                 norm_vector->values(), eps, panel, stream_.get());
+  const Panel panel = head_input(hidden, *norm_vector, eps);
   const std::uint32_t most = chunk_rows(matrix->n_rows());
   for (std::uint32_t first = 0; first < hidden.n_rows; first += most) {
     const std::uint32_t n = std::min(most, hidden.n_rows - first);

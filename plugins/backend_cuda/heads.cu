@@ -1,5 +1,7 @@
 // Head norm, rotation and the change to binary16. In prepare_heads() a warp owns one head of one
-// row, and its lanes the pairs of dimensions that rotate together.
+// row, and its lanes the pairs of dimensions that rotate together. The usual case, heads that
+// rotate whole or not at all, is prepare_whole_heads(): four heads of a row a warp, four
+// neighbouring dimensions a lane. Both give the same bits.
 #include "heads.hpp"
 #include "launch.cuh"
 #include "row_scale.cuh"
@@ -32,6 +34,12 @@ __global__ void angles(AngleArgs a) {
   double cosine = 0;
   sincos(angle, &sine, &cosine);
   a.table[i] = {static_cast<float>(cosine), static_cast<float>(sine)};
+}
+
+// Spelled out, so that every kernel rounds alike.
+__device__ __forceinline__ float2 rotated(float2 v, float2 angle) {
+  return {__fmaf_rn(v.x, angle.x, -__fmul_rn(v.y, angle.y)),
+          __fmaf_rn(v.x, angle.y, __fmul_rn(v.y, angle.x))};
 }
 
 // The dimensions of pair p of a head; a pair that does not rotate holds neighbours.
@@ -84,8 +92,7 @@ struct Head {
     for (int i = 0; i < kPairs; ++i) {
       if (lane + 32 * i >= half) continue;
       const float2 angle = rotation.table[static_cast<std::uint64_t>(row) * half + lane + 32 * i];
-      const float2 v = values[i];
-      values[i] = {v.x * angle.x - v.y * angle.y, v.x * angle.y + v.y * angle.x};
+      values[i] = rotated(values[i], angle);
     }
   }
 
@@ -164,6 +171,110 @@ __global__ void __launch_bounds__(kThreads) prepare_heads(HeadJobs jobs) {
   }
 }
 
+constexpr std::uint32_t kGroup = 4;  // heads of a warp, and dimensions of a lane
+
+__device__ __forceinline__ float4 load4(const float* from) {
+  return *reinterpret_cast<const float4*>(from);
+}
+
+// Four dimensions from `d` of a head, rotated: pairs of neighbours, or with the lane that holds the
+// other half.
+__device__ __forceinline__ float4 rotated_four(float4 x, const Rotation& rotation,
+                                               const float4 (&angles)[2], std::uint32_t d,
+                                               std::uint32_t lane) {
+  if (!rotation.neox) {
+    const float2 first = rotated({x.x, x.y}, {angles[0].x, angles[0].y});
+    const float2 second = rotated({x.z, x.w}, {angles[0].z, angles[0].w});
+    return {first.x, first.y, second.x, second.y};
+  }
+  const std::uint32_t half = rotation.n_rot / 2;
+  const bool is_first = d < half;
+  const auto other = static_cast<int>(is_first ? lane + half / 4 : lane - half / 4);
+  const float own[4] = {x.x, x.y, x.z, x.w};
+  const float2 angle[4] = {{angles[0].x, angles[0].y},
+                           {angles[0].z, angles[0].w},
+                           {angles[1].x, angles[1].y},
+                           {angles[1].z, angles[1].w}};
+  float out[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float partner = __shfl_sync(0xFFFFFFFFu, own[i], other);
+    const float2 both =
+        rotated(is_first ? float2{own[i], partner} : float2{partner, own[i]}, angle[i]);
+    out[i] = is_first ? both.x : both.y;
+  }
+  return {out[0], out[1], out[2], out[3]};
+}
+
+__global__ void __launch_bounds__(kThreads) prepare_whole_heads(HeadJobs jobs) {
+  wait_for_predecessor();
+  let_successor_start();
+  const std::uint32_t lane = threadIdx.x % 32;
+  std::uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32;
+  for (int j = 0; j < jobs.count; ++j) {
+    const HeadJob& job = jobs.job[j];
+    const std::uint32_t n_groups = (job.n_heads + kGroup - 1) / kGroup;
+    const std::uint32_t n_items = job.from.n_rows * n_groups;
+    if (item >= n_items) {
+      item -= n_items;
+      continue;
+    }
+    const std::uint32_t row = item / n_groups;
+    const std::uint32_t first_head = item % n_groups * kGroup;
+    const std::uint32_t d = 4 * lane;
+    const bool exists = d < jobs.head_dim;
+    const float* from = job.from.values + static_cast<std::uint64_t>(row) * job.from.n_cols +
+                        first_head * jobs.head_dim + d;
+    float4 x[kGroup];
+#pragma unroll
+    for (std::uint32_t h = 0; h < kGroup; ++h)
+      x[h] = exists && first_head + h < job.n_heads ? load4(from + h * jobs.head_dim) : float4{};
+    if (job.rotation.table) {
+      const std::uint32_t half = job.rotation.n_rot / 2;
+      const auto* table = reinterpret_cast<const float*>(job.rotation.table + row * half);
+      float4 angles[2] = {};
+      if (exists && !job.rotation.neox) angles[0] = load4(table + d);
+      if (exists && job.rotation.neox) {
+        angles[0] = load4(table + 2 * (d % half));
+        angles[1] = load4(table + 2 * (d % half) + 4);
+      }
+#pragma unroll
+      for (float4& each : x) each = rotated_four(each, job.rotation, angles, d, lane);
+    }
+#pragma unroll
+    for (std::uint32_t h = 0; h < kGroup; ++h) {
+      // As words, absolute values are in order, and NaN is above all numbers.
+      constexpr unsigned kSign = 0x7FFFFFFFu;
+      const unsigned most =
+          max(max(__float_as_uint(x[h].x) & kSign, __float_as_uint(x[h].y) & kSign),
+              max(__float_as_uint(x[h].z) & kSign, __float_as_uint(x[h].w) & kSign));
+      const float scale =
+          row_scale(__uint_as_float(__reduce_max_sync(0xFFFFFFFFu, most)), kValueExponent);
+      const float inverse = 1.0f / scale;
+      if (first_head + h >= job.n_heads) continue;
+      const std::uint64_t place = static_cast<std::uint64_t>(first_head + h) * job.to.n_rows + row;
+      const __half2 both[2] = {__floats2half2_rn(x[h].x * inverse, x[h].y * inverse),
+                               __floats2half2_rn(x[h].z * inverse, x[h].w * inverse)};
+      if (d < job.to.stride)
+        *reinterpret_cast<uint2*>(job.to.values + place * job.to.stride + d) = {
+            *reinterpret_cast<const unsigned*>(&both[0]),
+            *reinterpret_cast<const unsigned*>(&both[1])};
+      if (lane == 0) job.to.scale[place] = scale;
+    }
+    return;
+  }
+}
+
+bool are_whole(const HeadJobs& jobs) {
+  if (jobs.head_dim % 8 != 0 || jobs.head_dim > 128) return false;
+  for (int j = 0; j < jobs.count; ++j) {
+    const Rotation& rotation = jobs.job[j].rotation;
+    const bool rotates_whole = !rotation.table || rotation.n_rot == jobs.head_dim;
+    if (!rotates_whole || rotation.head_norm || !jobs.job[j].to.values) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void launch_angles(const std::int32_t* positions, std::uint32_t n_rows, const RopeParams& params,
@@ -175,10 +286,15 @@ void launch_angles(const std::int32_t* positions, std::uint32_t n_rows, const Ro
 }
 
 void launch_heads(const HeadJobs& jobs, cudaStream_t stream) {
+  const bool whole = are_whole(jobs);
   std::uint32_t items = 0;
-  for (int j = 0; j < jobs.count; ++j) items += jobs.job[j].from.n_rows * jobs.job[j].n_heads;
+  for (int j = 0; j < jobs.count; ++j) {
+    const HeadJob& job = jobs.job[j];
+    items += job.from.n_rows * (whole ? (job.n_heads + kGroup - 1) / kGroup : job.n_heads);
+  }
   if (items == 0) return;
-  const auto kernel = jobs.head_dim <= 64    ? prepare_heads<1>
+  const auto kernel = whole                  ? prepare_whole_heads
+                      : jobs.head_dim <= 64  ? prepare_heads<1>
                       : jobs.head_dim <= 128 ? prepare_heads<2>
                                              : prepare_heads<4>;
   launch("launching prepare_heads", kernel, (items + kWarps - 1) / kWarps, kThreads, 0, stream,

@@ -20,7 +20,7 @@ std::vector<OptionInfo> make_options() {
   return {{.name = "device",
            .type = OptionType::integer,
            .default_value = "0",
-           .help = "number of the GPU, as in --list-devices",
+           .help = "number of the GPU, from 0 in the order of --list-devices",
            .minimum = 0,
            .maximum = 63,
            .choices = {}},
@@ -35,6 +35,30 @@ std::vector<OptionInfo> make_options() {
 
 std::string capability(const cudaDeviceProp& properties) {
   return std::to_string(properties.major) + "." + std::to_string(properties.minor);
+}
+
+struct Gpu {
+  int number = 0;  // CUDA's
+  cudaDeviceProp properties{};
+};
+
+// The GPUs that can be used, in the order in which --list-devices shows them and option `device`
+// counts them. `refusal` says why the last other one cannot be.
+std::vector<Gpu> list_gpus(int count, std::string& refusal) {
+  std::vector<Gpu> gpus;
+  for (int i = 0; i < count; ++i) {
+    Gpu gpu = {i, {}};
+    if (cudaGetDeviceProperties(&gpu.properties, i) != cudaSuccess) {
+      (void)cudaGetLastError();
+      refusal = "GPU " + std::to_string(i) + " does not answer";
+    } else if (gpu.properties.major < kLeastMajor) {
+      refusal = std::string(gpu.properties.name) + " has compute capability " +
+                capability(gpu.properties) + ", 8.0 or newer is needed";
+    } else {
+      gpus.push_back(gpu);
+    }
+  }
+  return gpus;
 }
 
 class CudaBackendFactory final : public BackendFactory {
@@ -53,20 +77,14 @@ class CudaBackendFactory final : public BackendFactory {
         probe.reason += std::string(" (") + cudaGetErrorString(status) + ")";
       return probe;
     }
-    for (int i = 0; i < count; ++i) {
-      cudaDeviceProp properties{};
-      if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
-      if (properties.major < kLeastMajor) {
-        probe.reason = std::string(properties.name) + " has compute capability " +
-                       capability(properties) + ", 8.0 or newer is needed";
-        continue;
-      }
+    for (const Gpu& gpu : list_gpus(count, probe.reason)) {
       DeviceInfo info;
       info.backend = "cuda";
-      info.name = properties.name;
-      info.isa = "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
-      info.total_bytes = properties.totalGlobalMem;
-      info.available_bytes = properties.totalGlobalMem;
+      info.name = gpu.properties.name;
+      info.isa =
+          "sm_" + std::to_string(gpu.properties.major) + std::to_string(gpu.properties.minor);
+      info.total_bytes = gpu.properties.totalGlobalMem;
+      info.available_bytes = gpu.properties.totalGlobalMem;
       probe.devices.push_back(info);
     }
     probe.usable = !probe.devices.empty();
@@ -85,18 +103,16 @@ class CudaBackendFactory final : public BackendFactory {
       chosen.memory_limit = static_cast<std::uint64_t>(limit->second.number * 1073741824.0);
     int count = 0;
     cuda_check(cudaGetDeviceCount(&count), "counting GPUs");
-    if (chosen.device >= count)
+    std::string refusals;
+    const std::vector<Gpu> gpus = list_gpus(count, refusals);
+    if (gpus.empty())
+      throw Error(ErrorCode::resource, refusals, "backend cuda", "use --backend cpu");
+    if (static_cast<std::size_t>(chosen.device) >= gpus.size())
       throw Error(ErrorCode::bad_usage,
                   "there is no GPU " + std::to_string(chosen.device) + ", this machine has " +
-                      std::to_string(count),
+                      std::to_string(gpus.size()) + " that can be used, numbered from 0",
                   "backend cuda, option device", "see --list-devices");
-    cudaDeviceProp properties{};
-    cuda_check(cudaGetDeviceProperties(&properties, chosen.device), "looking at the GPU");
-    if (properties.major < kLeastMajor)
-      throw Error(ErrorCode::resource,
-                  std::string(properties.name) + " has compute capability " +
-                      capability(properties) + ", 8.0 or newer is needed",
-                  "backend cuda", "use --backend cpu");
+    chosen.device = gpus[static_cast<std::size_t>(chosen.device)].number;
     auto backend = std::make_unique<CudaBackend>(chosen);
     log.info("cuda", backend->device().name + ", " + backend->device().isa);
     return backend;

@@ -279,6 +279,19 @@ TEST_F(CudaRotations, ThatWaitForAttentionGiveWhatRotatingAtOnceGives) {
   });
 }
 
+// Heads that rotate whole have a kernel of their own.
+TEST_F(CudaRotations, OfWholeHeadsGiveWhatRotatingAtOnceGives) {
+  rope_.n_rot = kDim;
+  for (const RopeKind kind : {RopeKind::norm, RopeKind::neox}) {
+    rope_.kind = kind;
+    expect_same_as_at_once(*out_, [&] {
+      backend().rope(q_->rows(kRows), *positions_, rope_);
+      backend().rope(k_->rows(kRows), *others_, rope_);
+      attend();
+    });
+  }
+}
+
 TEST_F(CudaRotations, ThatNobodyWaitsForAreDoneByTheEndOfTheStep) {
   expect_same_as_at_once(*q_, [&] { backend().rope(q_->rows(kRows), *positions_, rope_); });
 }
