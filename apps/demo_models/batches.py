@@ -1,8 +1,8 @@
 """Endless training rows from worker processes, kept in a growing pool on the device.
 
-Workers write examples as [prompt length, answer length, prompt ids, answer ids], padded to one row of a fixed width. The
-pool keeps them all; a batch of rows of length T takes random examples that fit into T and pads each with the end token to
-exactly T. So no row needs an attention mask, and windows of every size from a few positions up to about 250 are seen.
+Workers write examples as [prompt length, answer length, one answer?, prompt ids, answer ids], padded to one row of a fixed
+width. The pool keeps them all; a batch of rows of length T takes random examples that fit into T and pads each with the end
+token to exactly T. So no row needs an attention mask, and windows of every size from a few positions up to about 250 are seen.
 """
 
 import multiprocessing as mp
@@ -11,27 +11,27 @@ import queue
 import numpy as np
 import torch
 
-from examples import LONGEST, produce
+from examples import HEAD, LONGEST, produce
 
 GROUPS = (40, 48, 64, 96, 128, 192, 256)         # examples are kept by the smallest of these that they fit
-GROUP_SHARES = (0.5, 0.5, 1, 1, 1, 1, 1)        # of the rows that a batch takes from groups shorter than its own
+LONGEST_SHARE = 0.5                              # of the rows of a batch: from the longest group that fits
+GROUP_SHARES = (0.5, 0.5, 1, 1, 1, 1, 1)        # how the other groups share the rest
 
 
 class Pool:
     """All examples so far, grouped by the smallest row length they fit."""
 
-    def __init__(self, tokenizer, seed, workers, weights, device, chunk=1024, capacity=1 << 22):
-        self.eos = tokenizer.eos
+    def __init__(self, tokenizer, seed, workers, weights, practice, device, chunk=1024, capacity=1 << 22):
         context = mp.get_context("spawn")
         self.queue = context.Queue(maxsize=256)
         self.workers = [context.Process(target=produce, daemon=True,
-                                        args=(tokenizer.architecture, seed + i, weights, self.queue, chunk))
+                                        args=(tokenizer.architecture, seed + i, weights, practice, self.queue, chunk))
                         for i in range(workers)]
         for worker in self.workers:
             worker.start()
         self.device, self.total = device, 0
         self.capacity = capacity
-        self.groups = [torch.zeros(capacity // len(GROUPS), LONGEST + 2, dtype=torch.int16, device=device) for _ in GROUPS]
+        self.groups = [torch.zeros(capacity // len(GROUPS), HEAD + LONGEST, dtype=torch.int16, device=device) for _ in GROUPS]
         self.sizes = [0] * len(GROUPS)
 
     def absorb(self, at_least=0, limit=8):
@@ -61,27 +61,28 @@ class Pool:
             self.groups[g][:len(rows) - first] = rows[first:]
         self.sizes[g] += len(rows)
 
-    def batch(self, length, rows, generator):
-        """tokens [rows, length] int64, prompt lengths [rows], answer lengths [rows] (with the end-of-turn token).
+    def rows(self, length, rows, generator):
+        """Examples that fit into `length` as the workers wrote them, [rows, HEAD + LONGEST] int16.
 
-        Half of the rows come from the longest examples that fit, or a batch of long rows would be padding mostly; the
-        other half is shared out among the shorter groups.
+        Many come from the longest examples that fit, or a batch of long rows would be padding mostly; the others are
+        shared out among the shorter groups, so that short answers are learned in long windows too.
         """
         held = [min(s, g.size(0)) for s, g in zip(self.sizes, self.groups)]
         fits = [g for g, longest in enumerate(GROUPS) if longest <= length and held[g] > 0]
-        top, others = rows if len(fits) == 1 else rows // 2, fits[:-1]
+        top, others = rows if len(fits) == 1 else int(rows * LONGEST_SHARE), fits[:-1]
         shares = {g: GROUP_SHARES[g] for g in others}
         counts = {g: int((rows - top) * share / sum(shares.values())) for g, share in shares.items()}
         counts[fits[-1]] = rows - sum(counts.values())
-        picked = []
-        for g, count in counts.items():
-            index = torch.randint(held[g], (count,), device=self.device, generator=generator)
-            picked.append(self.groups[g][index])
-        taken = torch.cat(picked)
-        tokens = taken.new_full((rows, length), self.eos)
-        tokens[:, :min(length, LONGEST)] = taken[:, 2:2 + length]
-        return tokens.long(), taken[:, 0].long(), taken[:, 1].long()
+        return torch.cat([self.groups[g][torch.randint(held[g], (count,), device=self.device, generator=generator)]
+                          for g, count in counts.items()])
 
     def close(self):
         for worker in self.workers:
             worker.terminate()
+
+
+def unpack(rows, length, eos):
+    """tokens [rows, length] int64, prompt lengths [rows], answer lengths [rows] (with the end-of-turn token)."""
+    tokens = rows.new_full((len(rows), length), eos)
+    tokens[:, :min(length, LONGEST)] = rows[:, HEAD:HEAD + length]
+    return tokens.long(), rows[:, 0].long(), rows[:, 1].long()

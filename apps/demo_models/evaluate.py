@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from evaluate_rules import HERE, RATES, WINDOW, held_out_set, is_right, prompts_of
+from evaluate_rules import HERE, RATES, WINDOW, held_out_set, is_right, prompts_of, validation_set
 from generator import TASKS
 from sampling import decode
 from tokenizer import Tokenizer
@@ -24,17 +24,16 @@ FREE_PROMPTS = ["Tell me a story about a fox named Milo who finds a red lantern.
                 "Why is the sky blue?", "What is 48213 + 9971?", "Sort these words: pear, apple, zebra, moon, cat"]
 
 
-def write_prompts():
-    (HERE / "heldout").mkdir(exist_ok=True)
+def write_prompts(folder: Path, chosen):
+    folder.mkdir(exist_ok=True)
     for task in TASKS.values():
-        rows = [{"task": task.name, "one_answer": task.one_answer, "prompt": i.prompt, "answer": i.answer}
-                for i in held_out_set(task)]
-        (HERE / "heldout" / f"{task.name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        rows = [{"task": task.name, "one_answer": task.one_answer, "prompt": i.prompt, "answer": i.answer} for i in chosen(task)]
+        (folder / f"{task.name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
 
 
-def accuracy(model, tokenizer, rates, per_task=None, window=WINDOW, tasks=tuple(TASKS)):
+def accuracy(model, tokenizer, rates, per_task=None, window=WINDOW, tasks=tuple(TASKS), folder=HERE / "heldout"):
     """{task: {rate: share right}}, and the wrong answers at the first rate."""
-    cases = [(task, row) for task in map(TASKS.get, tasks) for row in prompts_of(task, per_task)]
+    cases = [(task, row) for task in map(TASKS.get, tasks) for row in prompts_of(task, per_task, folder)]
     # Rows of similar length together: less padding.
     cases.sort(key=lambda case: len(tokenizer.prompt_ids(case[1]["prompt"])))
     table, wrong = {name: {} for name in tasks}, []
@@ -48,7 +47,7 @@ def accuracy(model, tokenizer, rates, per_task=None, window=WINDOW, tasks=tuple(
                 wrong.append({"task": task.name, "tokens_per_step": rate, "prompt": row["prompt"], "expected": row["answer"],
                               "got": text})
         for name, marks in right.items():
-            table[name][rate] = sum(marks) / len(marks)
+            table[name][rate] = sum(marks) / max(1, len(marks))
     return table, wrong
 
 
@@ -67,11 +66,11 @@ def markdown(table, rates) -> str:
     return "\n".join(lines) + "\n"
 
 
-def report(model, tokenizer, out: Path, label: str, rates, per_task, tasks=tuple(TASKS)):
+def report(model, tokenizer, out: Path, label: str, rates, per_task, tasks=tuple(TASKS), folder=HERE / "heldout"):
     started = time.monotonic()
-    table, wrong = accuracy(model, tokenizer, rates, per_task, tasks=tasks)
+    table, wrong = accuracy(model, tokenizer, rates, per_task, tasks=tasks, folder=folder)
     stem = f"{tokenizer.architecture}-{label}"
-    prompts = {name: len(prompts_of(TASKS[name], per_task)) for name in tasks}
+    prompts = {name: len(prompts_of(TASKS[name], per_task, folder)) for name in tasks}
     (out / f"{stem}.json").write_text(json.dumps({"window": WINDOW, "prompts": prompts, "accuracy": table}, indent=1) + "\n")
     (out / f"{stem}.md").write_text(markdown(table, rates))
     (out / f"{stem}-wrong.jsonl").write_text("".join(json.dumps(w) + "\n" for w in wrong))
@@ -106,16 +105,20 @@ def main():
     parser.add_argument("--tasks", type=lambda s: tuple(s.split(",")), default=tuple(TASKS))
     parser.add_argument("--label", default="quantized", help="part of the names of the files written")
     parser.add_argument("--no-samples", action="store_true")
+    parser.add_argument("--prompts", type=Path, default=HERE / "heldout", help="folder of the prompts")
     parser.add_argument("--write-prompts", action="store_true")
+    parser.add_argument("--write-validation", action="store_true", help="makes the folder --prompts of other held-out prompts")
     args = parser.parse_args()
     if args.write_prompts:
-        return write_prompts()
+        return write_prompts(HERE / "heldout", held_out_set)
+    if args.write_validation:
+        return write_prompts(args.prompts, validation_set)
     import export_gguf
     model = export_gguf.load(args.gguf).to("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = Tokenizer(model.config.architecture)
     args.out.mkdir(parents=True, exist_ok=True)
     with torch.no_grad():
-        report(model, tokenizer, args.out, args.label, args.rates, args.per_task, args.tasks)
+        report(model, tokenizer, args.out, args.label, args.rates, args.per_task, args.tasks, args.prompts)
         if not args.no_samples:
             write_samples(model, tokenizer, args.out)
 

@@ -10,6 +10,7 @@ WINDOW = 128
 RATES = (1, 2, 4, 8)
 PROMPTS_PER_TASK = {True: 120, False: 60}       # by one_answer: a target of 98 % needs more than 60 to mean something
 SPLIT_SEED = 2024
+VALIDATION_SEED = 4048
 
 
 def held_out_set(task):
@@ -17,9 +18,15 @@ def held_out_set(task):
     return held_out_prompts(task, PROMPTS_PER_TASK[task.one_answer], SPLIT_SEED)
 
 
-def prompts_of(task, most=None):
-    """All prompts of heldout/, or the first `most`."""
-    path = HERE / "heldout" / f"{task.name}.jsonl"
+def validation_set(task):
+    """Other held-out prompts, to choose between checkpoints with: none of the questions of held_out_set."""
+    tested = frozenset(instance.key for instance in held_out_set(task))
+    return held_out_prompts(task, PROMPTS_PER_TASK[task.one_answer], VALIDATION_SEED, without=tested, tries=2000)
+
+
+def prompts_of(task, most=None, folder=HERE / "heldout"):
+    """All prompts of a folder, or the first `most`."""
+    path = folder / f"{task.name}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()][:most]
 
 

@@ -3,12 +3,14 @@
     python3 train.py --architecture llada --seconds 780 --out DIR          # one GPU
     python3 train.py --architecture dream --steps 20 --micro --out DIR     # a minute on a CPU, to try the code
 
-Start with `masked_loss`, which is the whole idea; the rest is feeding it. Schedule and length are given in seconds, or in
-steps with --steps. --from-gguf continues from the weights of a finished file.
+Start with `mask_rows` in masking.py, which is the whole idea; the rest is feeding it. Schedule and length are given in
+seconds, or in steps with --steps. --from-gguf continues from the weights of a finished file.
 """
 
 import argparse
+import copy
 import csv
+import random
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,8 @@ import torch.nn.functional as F
 
 import evaluate
 import export_gguf
-from batches import Pool
+from batches import Pool, unpack
+from masking import BLOCK_ROWS, COMMON_SHOWN, PADDING_SHOWN, Unmasking, common_tokens, mask_rows
 from model import CONFIGS, DiffusionModel
 from optimizer import Muon
 from tokenizer import Tokenizer
@@ -26,65 +29,9 @@ from tokenizer import Tokenizer
 TOKENS_PER_STEP = 122_880            # divisible by every row length
 # length: share of steps. Rows of 40 and 48 are short questions in a window of 8 to 32.
 ROW_LENGTHS = {40: 0.03, 48: 0.06, 64: 0.12, 96: 0.2, 128: 0.18, 160: 0.13, 192: 0.17, 256: 0.08, 320: 0.03}
-LEAST_T = 0.1                        # 1/t is cut here; below it, the weight would be mostly variance
-PADDING_TOKENS = 3.0                 # all padding of a row weighs as much as this many answer tokens
-# Shares of rows that are masked as decoding meets them, see mask_rows.
-BLOCK_ROWS = {"llada": 0.35, "dream": 0.15}
-PADDING_SHOWN = {"llada": 0.0, "dream": 0.0}
-COMMON_SHOWN = {"llada": 0.1, "dream": 0.1}
-N_COMMON = 120
-
-
-def common_tokens(pool, tokenizer):
-    """[vocab], true for the N_COMMON most frequent answer tokens that hold no digit and no spelled letter."""
-    rows = torch.cat([group[:size] for group, size in zip(pool.groups, pool.sizes)])
-    place = torch.arange(rows.size(1) - 2, device=rows.device)[None]
-    in_answer = (place >= rows[:, :1]) & (place < rows[:, :1] + rows[:, 1:2])
-    counts = torch.bincount(rows[:, 2:][in_answer].long(), minlength=len(tokenizer.tokens))
-    plain = torch.tensor([not (any(c.isdigit() for c in t) or (len(t) <= 2 and t[-1:].isalpha())) for t in tokenizer.tokens])
-    counts = counts * plain.to(counts.device)
-    return counts >= counts.sort(descending=True).values[N_COMMON]
-
-
-def mask_rows(tokens, prompt, answer, common, shares, generator):
-    """Chooses what to hide.
-
-    tokens [rows, length]; prompt, answer [rows]; common [vocab]; shares: the (block, padding, common) shares of rows.
-    Returns the hidden positions and the loss weight of each, both [rows, length], and the sum the loss is divided by.
-
-    Most rows follow LLaDA's fine-tuning: one t per row, every position of the window hidden with probability t, cross
-    entropy weighted 1/t. The t of a batch are spread evenly over (0, 1). Decoding by confidence meets other states, which
-    uniform masking almost never makes, so shares of the rows imitate them: semi-autoregressive rows (clean up to a block,
-    hidden with probability t inside it, all hidden after it); rows whose padding is already there; rows whose most common
-    tokens are already there. Hidden tokens of such rows are still predicted from what is shown, so the target is the same.
-    """
-    block_rows, padding_shown, common_shown = shares
-    rows, length = tokens.shape
-    device = tokens.device
-
-    def uniform(*shape):
-        return torch.rand(*shape, device=device, generator=generator)
-
-    t = (torch.arange(rows, device=device) + uniform(1)) / rows
-    t = t[torch.randperm(rows, device=device, generator=generator)][:, None]
-    at = torch.arange(length, device=device)[None] - prompt[:, None]
-    size = torch.tensor((32, 32, 32, 16, 64), device=device)[(uniform(rows) * 5).long()][:, None]
-    current = (uniform(rows, 1) * (answer[:, None] / size + 1)).long()
-    current = torch.where(uniform(rows, 1) < block_rows, current, -1)
-    block = torch.div(at, size, rounding_mode="floor")
-    chance = torch.where(current < 0, t, torch.where(block < current, 0.0, torch.where(block > current, 1.0, t)))
-    padding = at >= answer[:, None]
-    # Padding is shown from some way behind the answer on: shown from its very end, it would give the length away, and
-    # a model that has learned to trust it goes wrong while the padding is being filled in from the far end.
-    near = 40 * uniform(rows, 1) * uniform(rows, 1)
-    anywhere = (length - prompt - answer)[:, None] * uniform(rows, 1)
-    edge = answer[:, None] + torch.where(uniform(rows, 1) < 0.5, near, anywhere).long()
-    shown = (at >= edge) & (uniform(rows, 1) < padding_shown) | common[tokens] & (uniform(rows, 1) < common_shown)
-    hidden = (uniform(rows, length) < chance) & (at >= 0) & ~shown
-    padding_weight = (PADDING_TOKENS / padding.sum(1, keepdim=True).clamp(min=1)).clamp(max=1.0)
-    # Between one weight per row (LLaDA) and one per token: long answers count more, but not in proportion.
-    weight = torch.where(padding, padding_weight, 1.0) * answer[:, None].float().rsqrt()
-    return hidden, torch.where(hidden, weight / chance.clamp(min=LEAST_T), 0.0), (weight * (at >= 0)).sum()
+UNMASKING_AT_ONCE = 6                # batches on their way: neighbouring steps see different rows
+MOST_REPEATED = 0.2                  # of a batch: rows that went wrong in the last one of the same length
+AVERAGED_STEPS = 300                 # what the average of the weights remembers
 
 
 def weighted_cross_entropy(h, embedding, targets, weights):
@@ -92,14 +39,73 @@ def weighted_cross_entropy(h, embedding, targets, weights):
     return (F.cross_entropy(F.linear(h, embedding).float(), targets, reduction="none") * weights).sum()
 
 
-def masked_loss(model, cross_entropy, batch, common, mask_id, generator, dtype):
-    tokens, prompt, answer = batch
-    shares = [share[model.config.architecture] for share in (BLOCK_ROWS, PADDING_SHOWN, COMMON_SHOWN)]
-    hidden, weights, total = mask_rows(tokens, prompt, answer, common, shares, generator)
-    h = model.hidden(torch.where(hidden, mask_id, tokens), dtype)
-    if model.config.shifted:           # row i-1 answers for position i
-        tokens, weights = tokens.roll(-1, 1), weights.roll(-1, 1)
-    return cross_entropy(h, model.embedding.to(dtype), tokens.flatten(), weights.flatten()) / total
+def cross_entropy_and_choice(h, embedding, targets, weights, by_entropy: bool):
+    """The same sum, and what decoding would do: certainty and most probable token of each row, both [n].
+
+    Certainty is the probability of that token (LLaDA) or the negative entropy (Dream); for the order the logarithm will do.
+    """
+    logits = F.linear(h, embedding).float()
+    loss = (F.cross_entropy(logits, targets, reduction="none") * weights).sum()
+    seen = logits.detach()
+    log_sum = seen.logsumexp(-1)
+    top, chosen = seen.max(-1)
+    if by_entropy:
+        return loss, ((seen - log_sum[:, None]).exp() * (seen - log_sum[:, None])).sum(-1), chosen
+    return loss, top - log_sum, chosen
+
+
+class Losses:
+    """The two kinds of training step: `masked` hides at random, `unmasking` takes kept rows one state further."""
+
+    def __init__(self, model, tokenizer, pool, common, generator, compiled: bool):
+        self.model, self.tokenizer, self.pool, self.common, self.generator = model, tokenizer, pool, common, generator
+        self.dtype = torch.bfloat16 if compiled else torch.float32
+        self.plain, self.with_choice = ((torch.compile(f, dynamic=False) for f in (weighted_cross_entropy, cross_entropy_and_choice))
+                                        if compiled else (weighted_cross_entropy, cross_entropy_and_choice))
+        self.live = [None] * UNMASKING_AT_ONCE
+        self.again = {}                                     # row length: rows that went wrong
+        self.failed = self.finished = 0
+
+    def hidden_states(self, tokens, hidden):
+        return self.model.hidden(torch.where(hidden, self.tokenizer.mask, tokens), self.dtype), self.model.embedding.to(self.dtype)
+
+    def moved(self, x, by):
+        """For shifted logits row i-1 answers for position i. by: -1 from positions to rows, 1 back."""
+        return x.roll(by, 1) if self.model.config.shifted else x
+
+    def masked(self, length, rows):
+        tokens, prompt, answer = unpack(self.pool.rows(length, rows, self.generator), length, self.tokenizer.eos)
+        shares = [share[self.tokenizer.architecture] for share in (BLOCK_ROWS, PADDING_SHOWN, COMMON_SHOWN)]
+        hidden, weights, total = mask_rows(tokens, prompt, answer, self.common, shares, self.generator)
+        h, embedding = self.hidden_states(tokens, hidden)
+        return self.plain(h, embedding, self.moved(tokens, -1).flatten(), self.moved(weights, -1).flatten()) / total
+
+    def begin(self, length, rows):
+        taken = self.pool.rows(length, rows, self.generator)
+        again = self.again.pop(length, taken[:0])[:int(MOST_REPEATED * rows)]
+        taken[:len(again)] = again
+        return Unmasking(taken, length, self.tokenizer, self.generator)
+
+    def unmasking(self, slot, length, rows):
+        """`length` and `rows` count for a batch that begins here."""
+        batch = self.live[slot] or self.begin(length, rows)
+        weights, total = batch.weights()
+        h, embedding = self.hidden_states(batch.tokens, batch.hidden)
+        loss, *choice = self.with_choice(h, embedding, self.moved(batch.tokens, -1).flatten(), self.moved(weights, -1).flatten(),
+                                         self.model.config.shifted)
+        done = batch.commit(*(self.moved(x.view(batch.tokens.shape), 1) for x in choice))
+        self.live[slot] = None if done else batch
+        if done:
+            failed = batch.failed()
+            self.again[batch.tokens.size(1)] = failed
+            self.failed += len(failed)
+            self.finished += int((batch.rows[:, 2] == 1).sum())
+        return loss / total
+
+    def share_failed(self):
+        """Of the rows with one right answer since the last call, per cent in which a wrong token would have been committed."""
+        share, self.failed, self.finished = 100 * self.failed / max(1, self.finished), 0, 0
+        return share
 
 
 def schedule(progress: float, step: int, decay_from: float, warm_up: int) -> float:
@@ -110,25 +116,23 @@ def schedule(progress: float, step: int, decay_from: float, warm_up: int) -> flo
 def train(args, config, tokenizer, device):
     torch.manual_seed(args.seed)
     generator = torch.Generator(device).manual_seed(args.seed)
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    pool = Pool(tokenizer, 1000 * args.seed, args.workers, args.weights, device, chunk=64 if args.micro else 1024,
+    pool = Pool(tokenizer, 1000 * args.seed, args.workers, args.weights, args.practice, device, chunk=64 if args.micro else 1024,
                 capacity=1 << 14 if args.micro else 1 << 22)
     model = DiffusionModel(config).to(device)
     if args.from_gguf:
         export_gguf.load_into(model, args.from_gguf)
-    cross_entropy = weighted_cross_entropy
+    average = copy.deepcopy(model)
     if device.type == "cuda":
         model.compile_parts()
-        cross_entropy = torch.compile(weighted_cross_entropy, dynamic=False)
     matrices = [getattr(model, name) for name in model.MATRICES]
     others = [p for p in model.parameters() if all(p is not m for m in matrices)]
     muon = Muon(matrices, args.muon_rate, weight_decay=0.1)
     adam = torch.optim.AdamW(others, lr=args.adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=device.type == "cuda")
     pool.absorb(at_least=1000 if args.micro else 12_000 if args.from_gguf else 60_000)
-    common = common_tokens(pool, tokenizer)
+    losses = Losses(model, tokenizer, pool, common_tokens(pool, tokenizer), generator, compiled=device.type == "cuda")
 
     lengths, shares = list(ROW_LENGTHS), list(ROW_LENGTHS.values())
-    pick_length = torch.Generator().manual_seed(args.seed)
+    draw = random.Random(args.seed)
     checks = [] if args.from_gguf else [0.4, 0.8]          # where a look is taken and a file written, in case the machine is lost
     curve, running, step, started, stopped = [], torch.zeros((), device=device), 0, None, 0.0
     while True:
@@ -138,17 +142,21 @@ def train(args, config, tokenizer, device):
         progress = step / args.steps if args.steps else elapsed / args.seconds
         if progress >= 1.0:
             break
-        length = lengths[int(torch.multinomial(torch.tensor(shares), 1, generator=pick_length))]
-        batch = pool.batch(length, (2048 if args.micro else TOKENS_PER_STEP) // length, generator)
-        loss = masked_loss(model, cross_entropy, batch, common, tokenizer.mask, generator, dtype)
+        length = draw.choices(lengths, shares)[0]
+        rows = (2048 if args.micro else TOKENS_PER_STEP) // length
+        if draw.random() < args.unmasking:
+            loss = losses.unmasking(step % UNMASKING_AT_ONCE, length, rows)
+        else:
+            loss = losses.masked(length, rows)
         loss.backward()
         scale = schedule(progress, step, args.decay_from, args.warm_up)
         for group in adam.param_groups:
             group["lr"] = args.adam_rate * scale
         muon.step(scale)
         adam.step()
-        for p in model.parameters():
-            p.grad = None
+        model.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), max(1 / AVERAGED_STEPS, 1 / (step + 1)))
         running += loss.detach()
         step += 1
         if step % 8 == 0:
@@ -157,7 +165,7 @@ def train(args, config, tokenizer, device):
             curve.append((step, round(elapsed, 1), round(float(running) / 50, 5), pool.total))
             running.zero_()
             if step % 500 == 0 or args.micro:
-                print(*curve[-1], f"scale {scale:.3f}", flush=True)
+                print(*curve[-1], f"scale {scale:.3f} failed {losses.share_failed():.2f} %", flush=True)
         if checks and progress > checks[0]:
             checks.pop(0)
             before = time.monotonic()
@@ -169,7 +177,7 @@ def train(args, config, tokenizer, device):
     print(f"trained {step} steps in {elapsed:.0f} s, {pool.total} examples made", flush=True)
     with open(args.out / f"{config.architecture}-loss.csv", "w", newline="") as out:
         csv.writer(out).writerows([("step", "seconds", "loss", "examples_made"), *curve])
-    return model
+    return model, average
 
 
 def main():
@@ -186,8 +194,10 @@ def main():
     parser.add_argument("--decay-from", type=float, default=0.4, help="share of the run after which the rate falls")
     parser.add_argument("--weights", type=lambda s: {k: float(v) for k, v in (i.split("=") for i in s.split(","))}, default=None,
                         help="task shares that differ from the generator's, as add=8,steps=6")
+    parser.add_argument("--practice", type=float, default=0.0, help="share of instances from generator/practice.py")
+    parser.add_argument("--unmasking", type=float, default=0.0, help="share of steps that follow decoding, see masking.py")
     parser.add_argument("--from-gguf", type=Path)
-    parser.add_argument("--evaluate", choices=("all", "trained"), default="all",
+    parser.add_argument("--evaluate", choices=("all", "trained", "none"), default="all",
                         help="trained: only the weights before quantisation; evaluate.py does the rest")
     parser.add_argument("--micro", action="store_true", help="a tiny network, to try the code")
     parser.add_argument("--per-task", type=int, help="held-out prompts per task in the evaluation; default: all")
@@ -200,10 +210,13 @@ def main():
     config = CONFIGS[args.architecture]
     if args.micro:
         config = replace(config, layers=2, width=256, heads=4, kv_heads=2 if config.kv_heads < config.heads else 4, ffn=256)
-    model = train(args, config, tokenizer, device)
+    model, average = train(args, config, tokenizer, device)
     path = args.out / f"demo-{args.architecture}.gguf"
+    export_gguf.write(average, tokenizer, path.with_name(f"average-{args.architecture}.gguf"))
     export_gguf.write(model, tokenizer, path)
     print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
+    if args.evaluate == "none":
+        return
     if args.evaluate == "all":
         evaluate.compare_with_file(model, tokenizer, path, args.out, args.per_task)
     else:

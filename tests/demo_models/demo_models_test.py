@@ -21,8 +21,9 @@ DEMO = Path(__file__).resolve().parents[2] / "apps" / "demo_models"
 sys.path.insert(0, str(DEMO))
 
 import gguf_io                                                                     # noqa: E402
-from evaluate_rules import held_out_set, is_right                                  # noqa: E402
+from evaluate_rules import held_out_set, is_right, validation_set                                  # noqa: E402
 from generator import TASKS, is_held_out, stream                                   # noqa: E402
+from generator.practice import PRACTICE                                            # noqa: E402
 from generator.task import draw                                                    # noqa: E402
 from tokenizer import ROLES, SPECIALS, VOCABULARY_SIZE, Tokenizer                  # noqa: E402
 
@@ -41,6 +42,13 @@ class Generator(unittest.TestCase):
             for _ in range(300):
                 made = task.make(rng)
                 self.assertTrue(task.check(made.prompt, made.answer), (task.name, made))
+
+    def test_every_practice_answer_passes_the_checker_of_its_task(self):
+        for name, make in PRACTICE.items():
+            rng = Random(8)
+            for _ in range(200):
+                made = make(rng)
+                self.assertTrue(TASKS[name].check(made.prompt, made.answer), (name, made))
 
     def test_checkers_refuse_answers_of_other_questions(self):
         for task in TASKS.values():
@@ -85,6 +93,19 @@ class Split(unittest.TestCase):
     def test_training_never_draws_a_held_out_question(self):
         for task, made in islice(stream(17), 4000):
             self.assertFalse(is_held_out(task, made.key), (task.name, made))
+
+    def test_practice_never_draws_a_held_out_question(self):
+        for task, made in islice(stream(18, practice=1.0), 3000):
+            self.assertFalse(is_held_out(task, made.key), (task.name, made))
+
+    def test_validation_questions_are_held_out_and_not_the_tested_ones(self):
+        for name in ("subtract", "pick", "weekday"):
+            task = TASKS[name]
+            tested = {made.key for made in held_out_set(task)}
+            chosen = validation_set(task)
+            self.assertGreaterEqual(len(chosen), 50, name)
+            for made in chosen:
+                self.assertTrue(is_held_out(task, made.key) and made.key not in tested, (name, made))
 
     def test_held_out_files_are_what_the_generator_gives(self):
         for task in TASKS.values():
