@@ -178,7 +178,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
   grow(panel_scales_, rows * sizeof(float), "input panel");
   grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
   grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
-  grow(work_, rows * gemm_work_floats(gemm_device_) * sizeof(float), "parts of products");
+  reserve_gemm_work(rows);
   reserve_attention(rows, limits.max_heads, cols / std::max(limits.max_heads, 1u));
   if (limits.n_vocab > 0 && limits.max_score_rows > 0) {
     const std::uint64_t chunk =
@@ -227,9 +227,22 @@ Panel CudaBackend::input_panel(std::uint32_t n_rows, std::uint32_t n_cols) {
           Panel::padded(n_rows)};
 }
 
+void CudaBackend::reserve_gemm_work(std::uint64_t n_rows) {
+  grow(gemm_work_, gemm_work_floats(gemm_device_, n_rows) * sizeof(float), "parts of products");
+  const std::uint64_t bytes = gemm_counters(gemm_device_, n_rows) * sizeof(std::uint32_t);
+  if (gemm_counters_.bytes() >= bytes) return;
+  grow(gemm_counters_, bytes, "parts of products");
+  cuda_check(cudaMemsetAsync(gemm_counters_.as<std::byte>(), 0, bytes, stream_.get()),
+             "clearing counters");
+}
+
+GemmWork CudaBackend::gemm_work(std::uint32_t n_rows) {
+  reserve_gemm_work(n_rows);
+  return {gemm_work_.as<float>(), gemm_counters_.as<std::uint32_t>()};
+}
+
 void CudaBackend::multiply(std::span<const Product> products, const Panel& panel) {
-  grow(work_, panel.n_rows * gemm_work_floats(gemm_device_) * sizeof(float), "parts of products");
-  launch_gemm(products, panel, work_.as<float>(), gemm_device_, stream_.get());
+  launch_gemm(products, panel, gemm_work(panel.n_rows), gemm_device_, stream_.get());
 }
 
 void CudaBackend::embed(const Weight& table, const IndexList& ids, TensorView out) {

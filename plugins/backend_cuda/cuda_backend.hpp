@@ -135,6 +135,8 @@ class CudaBackend final : public Backend {
   HeadRows head_rows(std::uint64_t first_row, std::uint32_t n_rows, std::uint32_t n_heads,
                      std::uint32_t head_dim) const;
   Panel input_panel(std::uint32_t n_rows, std::uint32_t n_cols);
+  void reserve_gemm_work(std::uint64_t n_rows);
+  GemmWork gemm_work(std::uint32_t n_rows);
   void multiply(std::span<const Product> products, const Panel& panel);
   std::uint32_t chunk_rows(std::uint32_t n_vocab) const;
   void logits_to(const Matrix& output, const Panel& panel, std::uint32_t first_row,
@@ -156,7 +158,7 @@ class CudaBackend final : public Backend {
   DeviceMemory panel_values_, panel_scales_;  // the input of the running product
   DeviceMemory heads_, head_scales_;          // q, k and v of the running attention
   DeviceMemory gate_, up_;                    // [n, ffn] f32
-  DeviceMemory work_;                         // parts of split products
+  DeviceMemory gemm_work_, gemm_counters_;    // parts of split products
   DeviceMemory logits_;                       // [chunk_rows, n_vocab]
   DeviceMemory head_requests_, head_ids_, head_rows_;
   DeviceMemory partials_, answers_, probs_, top_ids_, top_probs_;

@@ -1,7 +1,6 @@
-// Grouping matrices, splitting narrow products, and adding their parts.
+// Grouping matrices and splitting narrow products.
 #include <algorithm>
 
-#include "cuda_check.hpp"
 #include "dllm/error.hpp"
 #include "gemm.hpp"
 #include "gemm_args.hpp"
@@ -9,36 +8,7 @@
 namespace dllm::cuda {
 namespace {
 
-constexpr std::uint32_t kMostSplits = 8;
 constexpr std::uint32_t kLeastUnits = 4;  // of a part: below, filling the pipeline dominates
-
-// Four neighbouring columns of a row: adds the parts in order and finishes them.
-__global__ void add_partials(GemmArgs a) {
-  const std::uint32_t col = 4 * (blockIdx.y * blockDim.x + threadIdx.x);
-  const std::uint32_t n_cols = a.n_blocks * kBlockRows;
-  const std::uint32_t row = blockIdx.x;
-  if (col >= n_cols) return;
-  const auto* from =
-      reinterpret_cast<const float4*>(a.partials + static_cast<std::uint64_t>(row) * n_cols + col);
-  float4 sum = *from;
-  for (std::uint32_t s = 1; s < a.n_splits; ++s) {
-    from += static_cast<std::uint64_t>(a.panel.n_rows) * n_cols / 4;
-    const float4 more = *from;
-    sum = {sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w};
-  }
-  const GemmPart& part = a.part_of(col / kBlockRows);
-  const float scale = part.weight.out_scale * a.panel.row_scale[a.panel.first_row + row];
-  const float values[4] = {sum.x, sum.y, sum.z, sum.w};
-  const std::uint32_t first = col - part.first_col;
-  float* to = part.to + row * part.stride + first;
-#pragma unroll
-  for (std::uint32_t i = 0; i < 4; ++i) {
-    if (first + i >= part.weight.n_rows) return;
-    float value = values[i] * scale;
-    if (part.bias) value += part.bias[first + i];
-    to[i] = a.store == Store::add ? to[i] + value : value;
-  }
-}
 
 std::uint32_t ceil_div(std::uint32_t n, std::uint32_t by) { return (n + by - 1) / by; }
 
@@ -51,7 +21,7 @@ std::uint32_t splits_of(const GemmArgs& args, const GemmDevice& device) {
   return std::clamp(std::min(wanted, args.n_units() / kLeastUnits), 1u, kMostSplits);
 }
 
-void launch_group(std::span<const Product> products, const Panel& panel, float* work,
+void launch_group(std::span<const Product> products, const Panel& panel, const GemmWork& work,
                   const GemmDevice& device, cudaStream_t stream) {
   GemmArgs args = {};
   args.panel = panel;
@@ -65,25 +35,27 @@ void launch_group(std::span<const Product> products, const Panel& panel, float* 
   args.n_splits = splits_of(args, device);
   args.units_per_split = ceil_div(args.n_units(), args.n_splits);
   args.n_splits = ceil_div(args.n_units(), args.units_per_split);
-  if (args.n_splits > 1) args.partials = work;
+  if (args.n_splits > 1) args.work = work.floats;
+  args.counters = work.counters;
   if (device.has_warpgroups) {
     launch_gemm_sm90(args, device, stream);
   } else {
     launch_gemm_sm80(args, stream);
   }
-  if (args.n_splits == 1) return;
-  add_partials<<<dim3(panel.n_rows, ceil_div(args.n_blocks * kBlockRows, 1024)), 256, 0, stream>>>(
-      args);
-  launch_check("launching add_partials");
 }
 
 }  // namespace
 
-std::uint64_t gemm_work_floats(const GemmDevice& device) {
-  return std::uint64_t{device.n_multiprocessors} * std::max(kGemmRowsSm80, kGemmRowsSm90);
+std::uint64_t gemm_work_floats(const GemmDevice& device, std::uint64_t n_rows) {
+  return device.n_multiprocessors * std::max(kGemmRowsSm80, kGemmRowsSm90) *
+         (n_rows + kMostTokens + 7);
 }
 
-void launch_gemm(std::span<const Product> products, const Panel& panel, float* work,
+std::uint64_t gemm_counters(const GemmDevice& device, std::uint64_t n_rows) {
+  return device.n_multiprocessors * (n_rows / kLeastTokens + 2) * kCountersPerTile;
+}
+
+void launch_gemm(std::span<const Product> products, const Panel& panel, const GemmWork& work,
                  const GemmDevice& device, cudaStream_t stream) {
   DLLM_ASSERT(!products.empty() && products.size() <= kMostProducts);
   if (device.has_warpgroups) return launch_group(products, panel, work, device, stream);

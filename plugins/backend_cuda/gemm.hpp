@@ -71,15 +71,19 @@ constexpr std::uint32_t kMostProducts = 3;
 struct GemmDevice {
   std::uint32_t n_multiprocessors = 1;
   bool has_warpgroups = false;  // compute capability 9.0
-  std::uint32_t cluster = 1;    // thread blocks that share inputs, where there are warpgroups
 };
 
-/// Floats of work space per input row that any product may need.
-std::uint64_t gemm_work_floats(const GemmDevice& device);
+/// Where parts of split products meet, used by one call at a time.
+struct GemmWork {
+  float* floats = nullptr;            // gemm_work_floats()
+  std::uint32_t* counters = nullptr;  // gemm_counters(), 0 before and after a call
+};
+/// What products of up to `n_rows` input rows may need.
+std::uint64_t gemm_work_floats(const GemmDevice& device, std::uint64_t n_rows);
+std::uint64_t gemm_counters(const GemmDevice& device, std::uint64_t n_rows);
 
-/// `work`: gemm_work_floats() per row of the panel, used by one call at a time. At most
-/// kMostProducts, of equally many inputs and one kind of store.
-void launch_gemm(std::span<const Product> products, const Panel& panel, float* work,
+/// At most kMostProducts, of equally many inputs and one kind of store.
+void launch_gemm(std::span<const Product> products, const Panel& panel, const GemmWork& work,
                  const GemmDevice& device, cudaStream_t stream);
 
 }  // namespace dllm::cuda

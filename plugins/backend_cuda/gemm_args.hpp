@@ -22,7 +22,8 @@ struct GemmArgs {
   std::uint32_t n_parts;
   std::uint32_t n_blocks;  // of all parts
   Panel panel;
-  float* partials;  // [split][panel rows][kBlockRows * n_blocks], null: one part of the inputs
+  float* work;              // parts of split products; null: the inputs are not split
+  std::uint32_t* counters;  // of parts that are there, and that are no longer needed
   std::uint32_t n_splits;
   std::uint32_t units_per_split;
   Store store;
@@ -39,6 +40,12 @@ struct GemmArgs {
 /// Weight rows that a thread block of each kernel takes.
 constexpr std::uint32_t kGemmRowsSm80 = 128;
 constexpr std::uint32_t kGemmRowsSm90 = 192;
+/// Input rows of a tile.
+constexpr std::uint32_t kLeastTokens = 32;
+constexpr std::uint32_t kMostTokens = 160;
+constexpr std::uint32_t kCountersPerTile = 6;
+/// Parts of the inputs.
+constexpr std::uint32_t kMostSplits = 6;
 
 void launch_gemm_sm80(const GemmArgs& args, cudaStream_t stream);
 void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream);

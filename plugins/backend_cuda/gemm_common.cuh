@@ -26,45 +26,76 @@ std::uint32_t token_tiles(const Panel& panel) {
   return (panel.first_row % 8 + panel.n_rows + kTokens - 1) / kTokens;
 }
 
-// Results of a warp's 16 weight rows from row `first` of a block of the call: acc[4 n + i] is
-// weight row lane / 4 + 8 (i / 2), input row 8 n + 2 (lane % 4) + i % 2. A part of a split product
-// is stored as it is.
-template <int kTokens>
-__device__ __forceinline__ void store_results(const GemmArgs& a, const float (&acc)[kTokens / 2],
-                                              std::uint32_t block, std::uint32_t first,
-                                              std::uint32_t split, std::uint32_t tile_row,
-                                              int lane) {
-  const bool whole = a.partials == nullptr;
-  const GemmPart& part = a.part_of(block);
-  const std::uint32_t col = block * kBlockRows + first + lane / 4;
-  const std::uint32_t weight_row = col - part.first_col;
-  const bool adds = whole && a.store == Store::add;
-  const std::uint64_t stride = whole ? part.stride : std::uint64_t{a.n_blocks} * kBlockRows;
-  float* to = whole
-                  ? part.to + weight_row
-                  : a.partials + static_cast<std::uint64_t>(split) * a.panel.n_rows * stride + col;
-  const bool exists[2] = {!whole || weight_row < part.weight.n_rows,
-                          !whole || weight_row + 8 < part.weight.n_rows};
-  float bias[2] = {0, 0};
+/// The results of a thread: of a warp's 16 weight rows from row `first` of a part, rows lane / 4
+/// and lane / 4 + 8. Accumulator 4 n + i is row i / 2 of the two, input row 8 n + 2 (lane % 4) + i
+/// % 2 of the tile.
+class ResultRows {
+ public:
+  __device__ __forceinline__ ResultRows(const GemmArgs& a, const GemmPart& part,
+                                        std::uint32_t first, std::uint32_t tile_row, int lane)
+      : stride_(part.stride), scale_(part.weight.out_scale), adds_(a.store == Store::add) {
+    const std::uint32_t row = first + lane / 4;
+    // Rows before the call's first wrap around and are then not below n_tokens_.
+    first_token_ = tile_row + 2 * (lane % 4) - a.panel.first_row;
+    n_tokens_ = a.panel.n_rows;
+    to_ = part.to +
+          static_cast<std::int64_t>(static_cast<std::int32_t>(first_token_)) *
+              static_cast<std::int64_t>(stride_) +
+          row;
 #pragma unroll
-  for (int half = 0; half < 2; ++half)
-    if (whole && part.bias && exists[half]) bias[half] = part.bias[weight_row + 8 * half];
-#pragma unroll
-  for (int n = 0; n < kTokens / 8; ++n)
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const std::uint32_t row = tile_row + 8 * n + 2 * (lane % 4) + i;  // of the panel
-      const std::uint32_t token = row - a.panel.first_row;              // wraps where before it
-      if (token >= a.panel.n_rows) continue;
-      const float scale = whole ? part.weight.out_scale * a.panel.row_scale[row] : 1.0f;
-      float* at = to + token * stride;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (!exists[half]) continue;
-        const float value = acc[4 * n + 2 * half + i] * scale + bias[half];
-        at[8 * half] = adds ? at[8 * half] + value : value;
-      }
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      exists_[half] = row + 8 * half < part.weight.n_rows;
+      bias_[half] = part.bias && exists_[half] ? part.bias[row + 8 * half] : 0;
     }
+  }
+
+  /// What results of accumulators 4 n to 4 n + 3 are added to. Reads wait for stores before them,
+  /// so those of several n come first.
+  __device__ __forceinline__ float4 there(std::uint32_t n) const {
+    float values[4] = {0, 0, 0, 0};
+    if (adds_) {
+      const float* at = to_ + 8 * n * stride_;
+#pragma unroll
+      for (std::uint32_t i = 0; i < 4; ++i)
+        if (exists(n, i)) values[i] = at[(i % 2) * stride_ + 8 * (i / 2)];
+    }
+    return {values[0], values[1], values[2], values[3]};
+  }
+
+  /// Finishes and stores accumulators 4 n to 4 n + 3; `scales`: of the two input rows.
+  __device__ __forceinline__ void store(std::uint32_t n, const float4& sums, const float2& scales,
+                                        const float4& there) const {
+    const float values[4] = {sums.x, sums.y, sums.z, sums.w};
+    const float before[4] = {there.x, there.y, there.z, there.w};
+    float* at = to_ + 8 * n * stride_;
+#pragma unroll
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      const float value = values[i] * (scale_ * (i % 2 == 0 ? scales.x : scales.y)) + bias_[i / 2];
+      if (exists(n, i)) at[(i % 2) * stride_ + 8 * (i / 2)] = adds_ ? before[i] + value : value;
+    }
+  }
+
+ private:
+  __device__ __forceinline__ bool exists(std::uint32_t n, std::uint32_t i) const {
+    return exists_[i / 2] && first_token_ + 8 * n + i % 2 < n_tokens_;
+  }
+
+  float* to_;  // of the first of the tile's rows, which may not exist
+  std::uint64_t stride_;
+  float scale_;
+  float bias_[2];
+  std::uint32_t first_token_;
+  std::uint32_t n_tokens_;
+  bool adds_;
+  bool exists_[2];
+};
+
+template <int kCount>
+__device__ __forceinline__ float4 four(const float (&acc)[kCount], int n) {
+  return {acc[4 * n], acc[4 * n + 1], acc[4 * n + 2], acc[4 * n + 3]};
+}
+__device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
 }  // namespace dllm::cuda
