@@ -5,6 +5,7 @@ DLLM_BUILD_PACKAGES=(g++ cmake ninja-build pkg-config libboost-dev libboost-prog
                      libfmt-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
 DLLM_TEST_PACKAGES=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy binutils
                     abigail-tools dpkg-dev file)
+DLLM_FUZZ_PACKAGES=(clang-19 libclang-rt-19-dev)
 
 # install_packages NAME...: installs those dpkg does not know as installed. Needs apt and, for a user
 # who is not root, sudo.
