@@ -82,6 +82,8 @@ TEST(CommandLine, MissingValuesAreNamed) {
 }
 
 TEST(CommandLine, ValuesAreCheckedWithWhatIsAllowed) {
+  expect_refusal([] { parsed(kRun, {"-n", "+-8"}); }, {"-n", "'+-8'"});
+  expect_refusal([] { parsed(kRun, {"--temp", "+-0.5"}); }, {"--temp", "'+-0.5'"});
   expect_refusal([] { parsed(kRun, {"-n", "8x"}); }, {"-n", "'8x'", "1 to 2147483647"});
   expect_refusal([] { parsed(kRun, {"-n", "0"}); }, {"-n", "'0'", "1 to 2147483647"});
   expect_refusal([] { parsed(kRun, {"-n", "-1"}); }, {"-n", "'-1'"});

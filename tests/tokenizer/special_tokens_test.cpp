@@ -291,6 +291,20 @@ TEST(TokenizerDecode, EachTypePrintsAsItShould) {
   EXPECT_EQ(tokenizer.n_tokens(), 261U);
 }
 
+// Found by the fuzz target vocabulary: such tokens decode as nothing, so texts lost what they stand
+// for.
+TEST(TokenizerRoundTrip, TextSurvivesHiddenTokensThatAreAllAByteHasOrThatMergesMake) {
+  for (const TokenType type : {TokenType::control, TokenType::unknown, TokenType::unused}) {
+    SmallVocabulary vocabulary;
+    vocabulary.bytes['A'] = "AA";
+    vocabulary.add("A", type);
+    vocabulary.add("xy", type);
+    vocabulary.merge("x", "y");
+    const Tokenizer tokenizer = vocabulary.make();
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode("A xy", {})), "A xy");
+  }
+}
+
 TEST(TokenizerDecode, IdsOutsideTheVocabularyAreRefused) {
   const Tokenizer tokenizer = SmallVocabulary().make();
   for (const std::int32_t id : {-1, 256, 1 << 30}) {

@@ -98,7 +98,8 @@ class Tokenizer {
   /// Throws Error (bad_usage) for an id outside the vocabulary; so does type().
   std::string piece(std::int32_t id) const;
   /// As the file says, except that tokens which steer a conversation (mask, bos, eos, end markers,
-  /// chat markers) are `control` even where the file calls them normal or user-defined.
+  /// chat markers) are `control` even where the file calls them normal or user-defined, and a token
+  /// that is all a byte has is `normal` where it steers nothing.
   TokenType type(std::int32_t id) const;
 
   const SpecialIds& special() const noexcept;

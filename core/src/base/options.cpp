@@ -27,10 +27,13 @@ std::string canonical_name(std::string_view name) {
   return out;
 }
 
-// The whole text or nothing: "8x", " 8" and "" are no numbers.
+// The whole text or nothing: "8x", " 8", "+-8" and "" are no numbers.
 template <typename T>
 std::optional<T> parse_whole(std::string_view text) {
-  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+    if (text.starts_with('-')) return std::nullopt;
+  }
   T value{};
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size()) return std::nullopt;

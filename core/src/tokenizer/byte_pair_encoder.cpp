@@ -87,7 +87,7 @@ std::int32_t BytePairEncoder::symbol_of(std::string_view bytes) {
 bool BytePairEncoder::is_text(std::int32_t symbol) const {
   if (symbol >= vocabulary_.size() || reserved_[static_cast<std::size_t>(symbol)]) return false;
   const TokenType type = vocabulary_.type(symbol);
-  return type != TokenType::control && type != TokenType::unknown;
+  return type != TokenType::control && type != TokenType::unknown && type != TokenType::unused;
 }
 
 void BytePairEncoder::encode(std::string_view piece, Scratch& scratch,

@@ -62,6 +62,7 @@ struct Tokenizer::Impl {
   explicit Impl(const GgufFile& file, const TokenizerOptions& options);
 
   void find_forbidden_bytes();
+  void keep_bytes_text();
   void require_known(std::int32_t id) const;
   void require_no_forbidden_byte(std::string_view text) const;
   std::int32_t marker(std::string_view text) const;
@@ -100,6 +101,7 @@ Tokenizer::Impl::Impl(const GgufFile& gguf, const TokenizerOptions& options)
                     }),
       splitter(pre) {
   find_forbidden_bytes();
+  keep_bytes_text();
   if (const auto jinja = gguf.find_string(kTemplateKey)) {
     has_chat_template = true;
     chat = detect_chat_format(*jinja);
@@ -115,6 +117,17 @@ void Tokenizer::Impl::find_forbidden_bytes() {
   forbid(meanings.special.mask);
   forbid(meanings.special.bos);
   for (const std::int32_t id : meanings.stop_ids) forbid(id);
+}
+
+// Decoding leaves out control and unused tokens: where such a token is all a byte has, texts would
+// lose the byte.
+void Tokenizer::Impl::keep_bytes_text() {
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const std::int32_t id = pairs.byte_id(static_cast<unsigned char>(byte));
+    const TokenType type = vocabulary.type(id);
+    const bool is_hidden = is_special(type) || type == TokenType::unused;
+    if (is_hidden && !forbidden_bytes[byte]) vocabulary.set_type(id, TokenType::normal);
+  }
 }
 
 void Tokenizer::Impl::require_known(std::int32_t id) const {
