@@ -16,7 +16,7 @@ namespace {
 // third-level cache; four tiles leave a quarter of that.
 constexpr uint32_t kPassTiles = 4;
 
-constexpr FastKernels kTable = {is_k_type,      requantise<false>,  unpack<false>,
+constexpr FastKernels kTable = {takes,          requantise<false>,  unpack<false>,
                                 quantise_block, multiply_code_tile, enter_tiles,
                                 leave_tiles,    kPassTiles};
 

@@ -80,10 +80,6 @@ void multiply(const CodeTile& tile, const FastBlock& first, uint32_t n_rows, flo
 
 void nothing() {}
 
-// Exact products of Q5_K (blocks_avx512vnni.inl) take an eighth longer, and requantising can make
-// one and a half times llama.cpp's error.
-bool takes(CodeType type) { return is_k_type(type) && type != CodeType::q5_k; }
-
 constexpr FastKernels kTable = {takes,    requantise<true>, unpack<true>, quantise_block,
                                 multiply, nothing,          nothing,      1};
 
