@@ -61,7 +61,7 @@ class Quickstart(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (0, "432\n"), result.stderr)
         self.assertIn("-DDLLM_CUDA=OFF", told)
         self.assertIn("no NVIDIA GPU answers here", result.stderr)
-        self.assertNotIn("DLLM_CUDA:", self.cache())
+        self.assertIn("DLLM_CUDA:STRING=AUTO", self.cache())
         self.assertIn("DLLM_CUDA_ARCHITECTURES:STRING=90", self.cache())
 
     def test_with_a_gpu_cuda_is_built(self):
@@ -73,7 +73,7 @@ class Quickstart(unittest.TestCase):
         result, _ = self.run_it(gpu=False, CMAKE_STATUS="1")
         self.assertEqual(result.returncode, 1)
         self.assertIn("error: the build failed", result.stderr)
-        self.assertNotIn("DLLM_CUDA:", self.cache())
+        self.assertIn("DLLM_CUDA:STRING=AUTO", self.cache())
 
 
 if __name__ == "__main__":
