@@ -18,30 +18,22 @@ bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __builtin_cpu_supports("f16c");
 }
-// CPUID leaf 7, subleaf 1, EAX bit 4 (Intel SDM volume 2, CPUID); g++ 12 has no name for it. The
-// instruction needs the same state as AVX2, which has_avx2() knows the system to keep.
-bool has_avxvnni() {
+// A bit of CPUID leaf 7, subleaf 1, EAX (Intel SDM volume 2, CPUID): g++ 12 has no names for them.
+bool has_leaf_7_1_eax(unsigned bit) {
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
-  return has_avx2() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
-         (eax & (1u << 4)) != 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << bit)) != 0;
 }
+// The instruction needs the same state as AVX2, which has_avx2() knows the system to keep.
+bool has_avxvnni() { return has_avx2() && has_leaf_7_1_eax(4); }
 bool has_avx512vnni() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni");
 }
-// CPUID leaf 7, subleaf 1, EAX bit 5: AVX512_BF16.
-bool has_avx512bf16() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  return has_avx512vnni() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
-         (eax & (1u << 5)) != 0;
-}
+bool has_avx512bf16() { return has_avx512vnni() && has_leaf_7_1_eax(5); }
 #else
 bool has_avx512bf16() { return false; }
 bool has_avx2() { return false; }
