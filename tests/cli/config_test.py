@@ -41,6 +41,18 @@ class Precedence(CliCase):
         self.assert_ok(result)
         self.assertEqual(result.stdout, b"==\n")
 
+    def test_a_nul_byte_cuts_no_path_and_no_message(self):
+        for key in ("record", "dump_step_stats", "file", "model"):
+            config = write("nul.cfg", f"{key} = cut\0tail\n".encode())
+            with self.subTest(key=key):
+                result = self.dllm("run", "--config", config)
+                self.assert_fails(result, USAGE, "cut\\x00tail' is no path", "nul.cfg:1", "Fix: ")
+                self.assertFalse(os.path.exists(path("cut")))
+        for text in (b"st\0eps = 1", b"[a\0b]", b"steps = \0" b"1"):
+            with self.subTest(text=text):
+                result = self.dllm("run", "-m", model(), "-p", "x", "--config", write("nul.cfg", text + b"\n"))
+                self.assert_fails(result, USAGE, "\\x00", "nul.cfg:1", "Fix: ")
+
     def test_a_plugin_folder_that_is_not_there_is_named_with_its_source(self):
         config = write("folders.cfg", "plugin-dir = /no/such/folder\n")
         result = self.dllm("run", "-m", "absent.gguf", "-p", "x", "--config", config)

@@ -134,6 +134,7 @@ class BrokenOutput(CliCase):
         result = self.dllm(*self.arguments_with_model(), "--dump-step-stats", "/dev/full")
         self.assertEqual((result.returncode, result.stdout), (FAILURE, b"==\n"))
         self.assertIn(b"step statistics could not be written", result.stderr)
+        self.assertNotIn(b"removed", result.stderr, "a device stays")
 
     def test_the_file_size_limit_ends_no_run_without_a_word(self):
         # 0 blocks: every write to a file fails, as on a full disk; SIGXFSZ must not end the program.

@@ -92,6 +92,12 @@ Assignment make_assignment(const OptionSpec& spec, std::string_view value, std::
       throw Error(ErrorCode::bad_usage, fmt::format("option {}: '' is no path", spelled),
                   std::string(place), fmt::format("give {}", spec.value_name));
     }
+    if (spec.is_path && value.find('\0') != value.npos) {
+      // The system would take the name up to there, which is another file.
+      throw Error(ErrorCode::bad_usage,
+                  fmt::format("option {}: '{}' is no path: it holds a NUL byte", spelled, value),
+                  std::string(place), fmt::format("give {}", spec.value_name));
+    }
     if (relative && !base.empty()) made.value = (base / std::filesystem::path(value)).string();
     return made;
   }

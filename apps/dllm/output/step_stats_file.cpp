@@ -42,9 +42,12 @@ void StepStatsFile::finish() {
   out_.flush();
   if (out_) return;
   out_.close();
-  std::error_code ignored;  // a device or a pipe stays; the message below says the rest
-  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
-  throw Error(ErrorCode::resource, "the step statistics could not be written: the file was removed",
+  std::error_code ignored;  // a device or a pipe stays
+  const bool removed =
+      std::filesystem::is_regular_file(path_, ignored) && std::filesystem::remove(path_, ignored);
+  throw Error(ErrorCode::resource,
+              fmt::format("the step statistics could not be written{}",
+                          removed ? ": the file was removed" : ""),
               path_, "free space where the file lies");
 }
 

@@ -5,11 +5,24 @@
 namespace dllm {
 namespace {
 
+// what() ends at a NUL: one in a quoted name would cost the message its place and its fix.
+std::string with_visible_nul(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\0') {
+      out += "\\x00";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 std::string join(const std::string& fact, const std::string& where, const std::string& fix) {
   std::string text = fact;
   if (!where.empty()) text += " (" + where + ")";
   if (!fix.empty()) text += ". Fix: " + fix;
-  return text;
+  return text.find('\0') == text.npos ? text : with_visible_nul(text);
 }
 
 }  // namespace
