@@ -124,6 +124,7 @@ PluginFile::~PluginFile() {
 }
 
 Refusal PluginFile::open(const std::filesystem::path& path) {
+  constexpr const char* kMove = "move it out of the plugin folder";
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) {
     const int code = errno;
@@ -137,13 +138,16 @@ Refusal PluginFile::open(const std::filesystem::path& path) {
             "check the path and its rights"};
   }
   if (!S_ISREG(status.st_mode)) {
-    return {S_ISDIR(status.st_mode) ? "a folder, not a file" : "not a regular file",
-            "move it out of the plugin folder"};
+    return {S_ISDIR(status.st_mode) ? "a folder, not a file" : "not a regular file", kMove};
   }
   // O_NONBLOCK: should it become a pipe between the two calls, opening it must not wait.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
     return {fmt::format("cannot be read: {}", errno_text(errno)), "check its permissions"};
+  }
+  // Another file may have come to the place since: what is judged is the one that is open.
+  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    return {"not a regular file", kMove};
   }
   if (status.st_size == 0) return {"an empty file", "copy or build the file again"};
   size_ = static_cast<std::uint64_t>(status.st_size);
