@@ -6,6 +6,8 @@ headers   every public header compiles alone: SDK headers (.h) as C11, C++17 and
           and C++20, by this build's compiler and by clang where there is one; core headers as C++20.
 exports   every plugin exports dllm_plugin_entry and nothing else; samplers link no library of ours.
 readmes   every folder that has a CMakeLists.txt has a README.md.
+links     every link between Markdown pages leads to a file, and to a heading where it names one; docs/README.md
+          lists every page of docs/; no two decisions have one number.
 """
 
 import concurrent.futures
@@ -217,9 +219,48 @@ def check_readmes():
     return faults if seen > 10 else faults + [f"only {seen} folders were found"]
 
 
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+
+
+def pages():
+    """The Markdown pages of the tree; what tests carry as data is none of ours to check."""
+    for folder, names, files in os.walk(ROOT):
+        names[:] = [name for name in names if name not in ("build", ".git", "data")]
+        yield from (pathlib.Path(folder, name) for name in sorted(files) if name.endswith(".md"))
+
+
+def anchors(page):
+    """The anchors of a page's headings, as the usual renderers make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(text)}
+
+
+def check_links():
+    faults, seen = [], 0
+    for page in pages():
+        for link in LINK.findall(page.read_text(encoding="utf-8")):
+            if re.match(r"\w+:", link):
+                continue
+            seen += 1
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name) if name else page
+            if not target.exists():
+                faults.append(f"{page.relative_to(ROOT)}: {link} leads nowhere")
+            elif anchor and anchor not in anchors(target):
+                faults.append(f"{page.relative_to(ROOT)}: {target.name} has no heading #{anchor}")
+    listed = set(LINK.findall((ROOT / "docs/README.md").read_text(encoding="utf-8")))
+    faults += [f"docs/README.md does not list {page.name}" for page in sorted((ROOT / "docs").glob("*.md"))
+               if page.name != "README.md" and page.name not in listed]
+    numbers = [page.name.split("-")[0] for page in sorted((ROOT / "docs/decisions").glob("*.md"))]
+    faults += [f"docs/decisions has number {number} twice" for number in sorted(set(numbers))
+               if numbers.count(number) > 1]
+    return faults if seen > 50 else faults + [f"only {seen} links were found"]
+
+
 def main():
     checks = {"includes": check_includes, "headers": check_headers, "exports": check_exports,
-              "readmes": check_readmes}
+              "readmes": check_readmes, "links": check_links}
     faults = checks[sys.argv[1]](*sys.argv[2:])
     print("\n".join(faults) or f"{sys.argv[1]}: all well")
     return 1 if faults else 0

@@ -101,7 +101,7 @@ PieceSplitter::Scratch::Scratch() : memory_(std::make_unique<Memory>()) {
 PieceSplitter::Scratch::~Scratch() = default;
 
 // Interpreted, not compiled to machine code: PCRE2's compiler keeps pages that are writable and
-// executable (docs/decisions has what that would save).
+// executable (docs/decisions/0008 has what that would save).
 PieceSplitter::PieceSplitter(const PreTokenizer& pre_tokenizer) {
   for (const std::string_view written : pre_tokenizer.patterns) {
     const std::string pattern = with_unicode_15_classes(written);
