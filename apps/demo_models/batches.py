@@ -7,6 +7,7 @@ token to exactly T. So no row needs an attention mask, and windows of every size
 
 import multiprocessing as mp
 import queue
+import threading
 
 import numpy as np
 import torch
@@ -14,8 +15,9 @@ import torch
 from examples import HEAD, LONGEST, produce
 
 GROUPS = (40, 48, 64, 96, 128, 192, 256)         # examples are kept by the smallest of these that they fit
-LONGEST_SHARE = 0.5                              # of the rows of a batch: from the longest group that fits
-GROUP_SHARES = (0.5, 0.5, 1, 1, 1, 1, 1)        # how the other groups share the rest
+LONGEST_SHARE = 0.35                             # of the rows of a batch: from the longest group that fits
+GROUP_SHARES = (1.5, 1.2, 1, 1, 1, 1, 1)        # how the other groups share the rest
+WAITING = 1024                                   # chunks received and not yet taken in, at most
 
 
 class Pool:
@@ -33,23 +35,32 @@ class Pool:
         self.capacity = capacity
         self.groups = [torch.zeros(capacity // len(GROUPS), HEAD + LONGEST, dtype=torch.int16, device=device) for _ in GROUPS]
         self.sizes = [0] * len(GROUPS)
+        # A thread that waits for the workers: asked now and then without waiting, their pipe seems empty most of the time.
+        self.ready = queue.Queue(maxsize=WAITING)
+        threading.Thread(target=self.receive, daemon=True).start()
+
+    def receive(self):
+        """Without end: chunks with their rows in order of group, and how many each group has."""
+        while True:
+            chunk = self.queue.get()
+            group_of = np.searchsorted(np.array(GROUPS), chunk[:, 0].astype(int) + chunk[:, 1])
+            rows = torch.from_numpy(chunk[group_of.argsort(kind="stable")])
+            self.ready.put((rows.pin_memory() if self.device.type == "cuda" else rows,
+                            np.bincount(group_of, minlength=len(GROUPS)).tolist()))
 
     def absorb(self, at_least=0, limit=8):
         """Takes in what the workers have ready, `limit` chunks at most; waits until the pool holds `at_least` examples."""
         taken = 0
         while self.total < at_least or taken < limit:
             try:
-                chunk = self.queue.get(block=self.total < at_least)
+                rows, counts = self.ready.get(block=self.total < at_least)
             except queue.Empty:
                 return
             taken += 1
-            lengths = chunk[:, 0].astype(int) + chunk[:, 1]
-            group_of = np.searchsorted(np.array(GROUPS), lengths)
-            for g in range(len(GROUPS)):
-                rows = torch.from_numpy(chunk[group_of == g]).to(self.device, non_blocking=True)
-                if len(rows):
-                    self.put(g, rows)
-            self.total += len(chunk)
+            for g, part in enumerate(rows.to(self.device, non_blocking=True).split(counts)):
+                if len(part):
+                    self.put(g, part)
+            self.total += len(rows)
 
     def put(self, g, rows):
         """Appends, and starts over at the oldest once the group is full."""

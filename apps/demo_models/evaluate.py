@@ -51,11 +51,6 @@ def accuracy(model, tokenizer, rates, per_task=None, window=WINDOW, tasks=tuple(
     return table, wrong
 
 
-def quick_look(model, tokenizer):
-    table, _ = accuracy(model, tokenizer, (1, 8), per_task=12, window=WINDOW)
-    print(" ".join(f"{name} {row[1]:.2f}/{row[8]:.2f}" for name, row in table.items()), flush=True)
-
-
 def markdown(table, rates) -> str:
     lines = ["| task | kind | " + " | ".join(f"{r}/step" for r in rates) + " |", "|---|---|" + "---:|" * len(rates)]
     for name, row in table.items():
@@ -84,16 +79,6 @@ def write_samples(model, tokenizer, out: Path):
     lines = [json.dumps({"prompt": p, **{f"{rate}/step": texts[rate][i] for rate in texts}}, indent=1)
              for i, p in enumerate(prompts)]
     (out / f"{tokenizer.architecture}-samples.jsonl").write_text("\n".join(lines) + "\n")
-
-
-def compare_with_file(model, tokenizer, path: Path, out: Path, per_task=None):
-    """The trained weights, then the same prompts with what the file holds."""
-    import export_gguf
-    with torch.no_grad():
-        report(model, tokenizer, out, "trained", (1, 4), per_task or 60)
-        export_gguf.load_into(model, path)
-        report(model, tokenizer, out, "quantized", RATES, per_task)
-        write_samples(model, tokenizer, out)
 
 
 def main():

@@ -65,7 +65,8 @@ def metadata_of(config: Config, tokenizer, n_parameters: int) -> dict:
     return meta
 
 
-def write(model: DiffusionModel, tokenizer, path: Path) -> None:
+def write(model: DiffusionModel, tokenizer, path: Path, exact: bool = False) -> None:
+    """exact: everything as F32, to see what quantisation costs. The file appears at once, never in part."""
     config = model.config
     small = SMALLER[config.architecture]
     tensors = [("token_embd.weight", "Q6_K", model.embedding), ("output_norm.weight", "F32", model.output_norm)]
@@ -75,8 +76,11 @@ def write(model: DiffusionModel, tokenizer, path: Path) -> None:
                 values = getattr(model, parameter)[layer]
                 kind = "F32" if values.dim() == 1 else "Q5_K" if parameter in small else "Q6_K"
                 tensors.append((f"blk.{layer}.{name}", kind, values))
-    packed = [(name, kind, tuple(values.shape)[::-1], encode(values, kind)) for name, kind, values in tensors]
-    gguf_io.write(path, metadata_of(config, tokenizer, sum(p.numel() for p in model.parameters())), packed)
+    packed = [(name, kind, tuple(values.shape)[::-1], encode(values, kind))
+              for name, kind, values in ((name, "F32" if exact else kind, values) for name, kind, values in tensors)]
+    unfinished = path.with_name(path.name + ".part")
+    gguf_io.write(unfinished, metadata_of(config, tokenizer, sum(p.numel() for p in model.parameters())), packed)
+    unfinished.replace(path)
 
 
 @torch.no_grad()

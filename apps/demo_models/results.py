@@ -21,10 +21,9 @@ OUT = HERE / "results"
 ACCURACY_HEAD = """# Accuracy on held-out prompts
 
 Per cent right in a window of 128 generated tokens, at temperature 0, with the weights as the GGUF file holds them, at 1, 2, 4
-and 8 tokens a step; rounded down, so 98 means at least 98 %. "Before" is the trained network before quantisation, on the
-first 60 prompts of a task. LLaDA: low_confidence in blocks of 32. Dream: entropy over the whole window. Where a task has one
-right answer it must match exactly, working included; else the task's checker decides. Arithmetic of the evaluation: bfloat16,
-as in training.
+and 8 tokens a step; rounded down, so 98 means at least 98 %. LLaDA: low_confidence in blocks of 32. Dream: entropy over the
+whole window. Where a task has one right answer it must match exactly, working included; else the task's checker decides.
+Arithmetic of the evaluation: bfloat16, as in training.
 """
 
 SAMPLES_HEAD = """# What the models write
@@ -35,15 +34,14 @@ picked: these are all the prompts that were run.
 
 
 def evaluation(run: Path, architecture: str) -> dict:
-    """{"prompts": {task: n}, "quantized": {task: {rate: share}}, "trained": the same, "trained_prompts": {task: n}}"""
+    """{"prompts": {task: n}, "quantized": {task: {rate: share}}}"""
     found = {"prompts": {}, "quantized": {name: {} for name in TASKS}}
     for path in sorted(run.glob(f"{architecture}-quantized*.json")):
         report = json.loads(path.read_text())
         found["prompts"].update(report["prompts"])
         for task, shares in report["accuracy"].items():
             found["quantized"][task].update(shares)
-    before = json.loads((run / f"{architecture}-trained.json").read_text())
-    return {**found, "trained": before["accuracy"], "trained_prompts": before["prompts"]}
+    return found
 
 
 def per_cent(share: float) -> int:
@@ -52,11 +50,11 @@ def per_cent(share: float) -> int:
 
 def table(found: dict, one_answer: bool) -> list[str]:
     names = [name for name, task in TASKS.items() if task.one_answer == one_answer]
-    columns = [(found["quantized"], str(r)) for r in RATES] + [(found["trained"], r) for r in ("1", "4")]
-    lines = ["| task | n | " + " | ".join(map(str, RATES)) + " | before, 1 | before, 4 |", "|---|" + "--:|" * (len(columns) + 1)]
+    lines = ["| task | n | " + " | ".join(map(str, RATES)) + " |", "|---|" + "--:|" * (len(RATES) + 1)]
+    shares = {name: [found["quantized"][name][str(rate)] for rate in RATES] for name in names}
     for name in names:
-        lines.append(f"| {name} | {found['prompts'][name]} | " + " | ".join(str(per_cent(t[name][r])) for t, r in columns) + " |")
-    means = [100 * sum(t[name][r] for name in names) / len(names) for t, r in columns]
+        lines.append(f"| {name} | {found['prompts'][name]} | " + " | ".join(str(per_cent(s)) for s in shares[name]) + " |")
+    means = [100 * sum(column) / len(names) for column in zip(*shares.values())]
     return [*lines, "| **mean** | | " + " | ".join(f"{m:.1f}" for m in means) + " |", ""]
 
 

@@ -104,7 +104,7 @@ def decode_dream(model, tokenizer, prompts, window, tokens_per_step, epsilon=1e-
     return canvas.texts()
 
 
-def decode(model, tokenizer, prompts, window, tokens_per_step, rows_at_once=512):
+def decode(model, tokenizer, prompts, window, tokens_per_step, rows_at_once=1024):
     run = decode_llada if model.config.architecture == "llada" else decode_dream
     texts = []
     for start in range(0, len(prompts), rows_at_once):

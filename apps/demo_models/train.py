@@ -1,4 +1,4 @@
-"""Trains one demo model, quantises it into a GGUF file and evaluates that file.
+"""Trains one demo model and writes its last and its averaged weights, each quantised (the GGUF file to ship) and as F32.
 
     python3 train.py --architecture llada --seconds 780 --out DIR          # one GPU
     python3 train.py --architecture dream --steps 20 --micro --out DIR     # a minute on a CPU, to try the code
@@ -18,7 +18,6 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-import evaluate
 import export_gguf
 from batches import Pool, unpack
 from masking import BLOCK_ROWS, COMMON_SHOWN, PADDING_SHOWN, Unmasking, common_tokens, mask_rows
@@ -28,10 +27,11 @@ from tokenizer import Tokenizer
 
 TOKENS_PER_STEP = 122_880            # divisible by every row length
 # length: share of steps. Rows of 40 and 48 are short questions in a window of 8 to 32.
-ROW_LENGTHS = {40: 0.03, 48: 0.06, 64: 0.12, 96: 0.2, 128: 0.18, 160: 0.13, 192: 0.17, 256: 0.08, 320: 0.03}
+ROW_LENGTHS = {40: 0.04, 48: 0.08, 64: 0.14, 96: 0.19, 128: 0.17, 160: 0.14, 192: 0.15, 256: 0.07, 320: 0.02}
 UNMASKING_AT_ONCE = 6                # batches on their way: neighbouring steps see different rows
 MOST_REPEATED = 0.2                  # of a batch: rows that went wrong in the last one of the same length
 AVERAGED_STEPS = 300                 # what the average of the weights remembers
+CHECKPOINTS_AT = (0.4, 0.7, 0.9)     # of the run: a file of the average is written
 
 
 def weighted_cross_entropy(h, embedding, targets, weights):
@@ -113,71 +113,88 @@ def schedule(progress: float, step: int, decay_from: float, warm_up: int) -> flo
     return min(1.0, (step + 1) / warm_up) * min(1.0, (1.0 - progress) / (1.0 - decay_from))
 
 
-def train(args, config, tokenizer, device):
-    torch.manual_seed(args.seed)
-    generator = torch.Generator(device).manual_seed(args.seed)
-    pool = Pool(tokenizer, 1000 * args.seed, args.workers, args.weights, args.practice, device, chunk=64 if args.micro else 1024,
-                capacity=1 << 14 if args.micro else 1 << 22)
-    model = DiffusionModel(config).to(device)
-    if args.from_gguf:
-        export_gguf.load_into(model, args.from_gguf)
-    average = copy.deepcopy(model)
-    if device.type == "cuda":
-        model.compile_parts()
-    matrices = [getattr(model, name) for name in model.MATRICES]
-    others = [p for p in model.parameters() if all(p is not m for m in matrices)]
-    muon = Muon(matrices, args.muon_rate, weight_decay=0.1)
-    adam = torch.optim.AdamW(others, lr=args.adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=device.type == "cuda")
-    pool.absorb(at_least=1000 if args.micro else 12_000 if args.from_gguf else 60_000)
-    losses = Losses(model, tokenizer, pool, common_tokens(pool, tokenizer), generator, compiled=device.type == "cuda")
+class Clock:
+    """How far the run is. Its time starts at the tenth step: compilation is not training time."""
 
-    lengths, shares = list(ROW_LENGTHS), list(ROW_LENGTHS.values())
-    draw = random.Random(args.seed)
-    checks = [] if args.from_gguf else [0.4, 0.8]          # where a look is taken and a file written, in case the machine is lost
-    curve, running, step, started, stopped = [], torch.zeros((), device=device), 0, None, 0.0
-    while True:
-        if step == 10 or started is None:          # compilation is not training time
-            started = time.monotonic()
-        elapsed = time.monotonic() - started - stopped
-        progress = step / args.steps if args.steps else elapsed / args.seconds
-        if progress >= 1.0:
-            break
-        length = draw.choices(lengths, shares)[0]
-        rows = (2048 if args.micro else TOKENS_PER_STEP) // length
-        if draw.random() < args.unmasking:
-            loss = losses.unmasking(step % UNMASKING_AT_ONCE, length, rows)
+    def __init__(self, args):
+        self.args, self.started, self.elapsed = args, None, 0.0
+
+    def progress(self, step: int) -> float:
+        if step == 10 or self.started is None:
+            self.started = time.time()
+        self.elapsed = time.time() - self.started
+        if self.args.steps:
+            return step / self.args.steps
+        return self.elapsed / (self.args.until - self.started if self.args.until else self.args.seconds)
+
+
+class Training:
+    """Network, average of its weights, optimizers and examples."""
+
+    def __init__(self, args, config, tokenizer, device):
+        torch.manual_seed(args.seed)
+        self.args, self.on_gpu = args, device.type == "cuda"
+        generator = torch.Generator(device).manual_seed(args.seed)
+        self.pool = Pool(tokenizer, 1000 * args.seed, args.workers, args.weights, args.practice, device,
+                         chunk=64 if args.micro else 1024, capacity=1 << 14 if args.micro else 1 << 22)
+        self.model = DiffusionModel(config).to(device)
+        if args.from_gguf:
+            export_gguf.load_into(self.model, args.from_gguf)
+        self.average = copy.deepcopy(self.model)
+        if self.on_gpu:
+            self.model.compile_parts()
+        matrices = [getattr(self.model, name) for name in self.model.MATRICES]
+        others = [p for p in self.model.parameters() if all(p is not m for m in matrices)]
+        self.muon = Muon(matrices, args.muon_rate, weight_decay=0.1)
+        self.adam = torch.optim.AdamW(others, lr=args.adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=self.on_gpu)
+        self.pool.absorb(at_least=1000 if args.micro else 20_000 if args.from_gguf else 60_000)
+        self.losses = Losses(self.model, tokenizer, self.pool, common_tokens(self.pool, tokenizer), generator, self.on_gpu)
+        self.draw = random.Random(args.seed)
+
+    def step(self, number: int, progress: float):
+        """One batch; returns its loss, on the device."""
+        length = self.draw.choices(list(ROW_LENGTHS), list(ROW_LENGTHS.values()))[0]
+        rows = (2048 if self.args.micro else TOKENS_PER_STEP) // length
+        if self.draw.random() < self.args.unmasking:
+            loss = self.losses.unmasking(number % UNMASKING_AT_ONCE, length, rows)
         else:
-            loss = losses.masked(length, rows)
+            loss = self.losses.masked(length, rows)
         loss.backward()
-        scale = schedule(progress, step, args.decay_from, args.warm_up)
-        for group in adam.param_groups:
-            group["lr"] = args.adam_rate * scale
-        muon.step(scale)
-        adam.step()
-        model.zero_grad(set_to_none=True)
+        scale = schedule(progress, number, self.args.decay_from, self.args.warm_up)
+        for group in self.adam.param_groups:
+            group["lr"] = self.args.adam_rate * scale
+        self.muon.step(scale)
+        self.adam.step()
+        self.model.zero_grad(set_to_none=True)
         with torch.no_grad():
-            torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), max(1 / AVERAGED_STEPS, 1 / (step + 1)))
-        running += loss.detach()
+            torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()),
+                                 max(1 / AVERAGED_STEPS, 1 / (number + 1)))
+        if number % 8 == 7:
+            self.pool.absorb(limit=16)
+        return loss.detach()
+
+
+def train(args, config, tokenizer, device):
+    """Returns the last weights and their average."""
+    training, clock = Training(args, config, tokenizer, device), Clock(args)
+    path, checks = args.out / f"average-{config.architecture}.gguf", list(CHECKPOINTS_AT)
+    curve, running, step = [], torch.zeros((), device=device), 0
+    while (progress := clock.progress(step)) < 1.0:
+        running += training.step(step, progress)
         step += 1
-        if step % 8 == 0:
-            pool.absorb(limit=16)
         if step % 50 == 0:
-            curve.append((step, round(elapsed, 1), round(float(running) / 50, 5), pool.total))
+            curve.append((step, round(clock.elapsed, 1), round(float(running) / 50, 5), training.pool.total))
             running.zero_()
-            if step % 500 == 0 or args.micro:
-                print(*curve[-1], f"scale {scale:.3f} failed {losses.share_failed():.2f} %", flush=True)
+            if step % 250 == 0 or step == 50 or args.micro:
+                print(*curve[-1], f"progress {progress:.3f} failed {training.losses.share_failed():.2f} %", flush=True)
         if checks and progress > checks[0]:
             checks.pop(0)
-            before = time.monotonic()
-            export_gguf.write(model, tokenizer, args.out / f"checkpoint-{config.architecture}.gguf")
-            if not args.micro:
-                evaluate.quick_look(model, tokenizer)
-            stopped += time.monotonic() - before
-    pool.close()
-    print(f"trained {step} steps in {elapsed:.0f} s, {pool.total} examples made", flush=True)
+            export_gguf.write(training.average, tokenizer, path)      # in case the machine is lost
+    training.pool.close()
+    print(f"trained {step} steps in {clock.elapsed:.0f} s, {training.pool.total} examples made", flush=True)
     with open(args.out / f"{config.architecture}-loss.csv", "w", newline="") as out:
         csv.writer(out).writerows([("step", "seconds", "loss", "examples_made"), *curve])
-    return model, average
+    return training.model, training.average
 
 
 def main():
@@ -186,6 +203,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=780)
     parser.add_argument("--steps", type=int, default=0, help="instead of --seconds")
+    parser.add_argument("--until", type=float, default=0, help="instead of --seconds: the time of day to end at, as time.time()")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--muon-rate", type=float, default=0.02)
@@ -197,10 +215,7 @@ def main():
     parser.add_argument("--practice", type=float, default=0.0, help="share of instances from generator/practice.py")
     parser.add_argument("--unmasking", type=float, default=0.0, help="share of steps that follow decoding, see masking.py")
     parser.add_argument("--from-gguf", type=Path)
-    parser.add_argument("--evaluate", choices=("all", "trained", "none"), default="all",
-                        help="trained: only the weights before quantisation; evaluate.py does the rest")
     parser.add_argument("--micro", action="store_true", help="a tiny network, to try the code")
-    parser.add_argument("--per-task", type=int, help="held-out prompts per task in the evaluation; default: all")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -210,18 +225,12 @@ def main():
     config = CONFIGS[args.architecture]
     if args.micro:
         config = replace(config, layers=2, width=256, heads=4, kv_heads=2 if config.kv_heads < config.heads else 4, ffn=256)
-    model, average = train(args, config, tokenizer, device)
-    path = args.out / f"demo-{args.architecture}.gguf"
-    export_gguf.write(average, tokenizer, path.with_name(f"average-{args.architecture}.gguf"))
-    export_gguf.write(model, tokenizer, path)
-    print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
-    if args.evaluate == "none":
-        return
-    if args.evaluate == "all":
-        evaluate.compare_with_file(model, tokenizer, path, args.out, args.per_task)
-    else:
-        with torch.no_grad():
-            evaluate.report(model, tokenizer, args.out, "trained", (1, 4), args.per_task or 60)
+    for name, network in zip(("demo", "average"), train(args, config, tokenizer, device)):
+        path = args.out / f"{name}-{args.architecture}.gguf"
+        export_gguf.write(network, tokenizer, path)
+        export_gguf.write(network, tokenizer, path.with_suffix(".f32.gguf"), exact=True)
+        print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
+    print("written", flush=True)
 
 
 if __name__ == "__main__":
