@@ -130,12 +130,7 @@ bool CudaBackend::supports(Op op, DType weight_type) const {
 }
 
 void CudaBackend::require_memory(std::uint64_t bytes, const std::string& what) const {
-  const DeviceFree memory = device_free();
-  std::uint64_t available = memory.free_bytes;
-  if (options_.memory_limit != 0) {
-    const std::uint64_t used = memory.total_bytes - memory.free_bytes;
-    available = std::min(available, options_.memory_limit - std::min(options_.memory_limit, used));
-  }
+  const std::uint64_t available = room_available(device_free(), options_.memory_limit);
   if (bytes <= available) return;
   throw Error(ErrorCode::resource,
               "needs " + std::to_string(bytes) + " bytes of GPU memory, " +
@@ -185,6 +180,10 @@ void CudaBackend::reserve(const StepLimits& limits) {
         std::min<std::uint64_t>(chunk_rows(limits.n_vocab), 2ull * limits.max_score_rows);
     grow(logits_, chunk * limits.n_vocab * sizeof(float), "logits");
   }
+}
+
+void CudaBackend::check_room(std::span<const PlannedImport> imports) const {
+  require_memory(room_needed(imports), "the weights of the model");
 }
 
 std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFile> file,

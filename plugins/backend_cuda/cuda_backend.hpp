@@ -90,6 +90,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<IndexList> make_index_list(std::uint32_t capacity) override;
   std::unique_ptr<AttentionSpans> make_attention_spans(std::uint32_t capacity) override;
   void reserve(const StepLimits& limits) override;
+  void check_room(std::span<const PlannedImport> imports) const override;
   std::unique_ptr<Weight> import_weight(std::shared_ptr<const GgufFile> file,
                                         const TensorInfo& tensor, WeightRole role) override;
 

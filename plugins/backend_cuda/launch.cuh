@@ -32,14 +32,19 @@ __device__ __forceinline__ void let_successor_start() {
 #endif
 }
 
-/// Whether the current device can overlap launches.
+/// Whether the current device can overlap launches, and the kernels it runs know how to wait: code
+/// for older devices does not, whatever it runs on.
 inline bool launches_overlap() {
+#if defined(DLLM_CUDA_HAS_90)
   int device = 0;
   int major = 0;
   cuda_check(cudaGetDevice(&device), "asking for the GPU");
   cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
              "looking at the GPU");
   return major >= 9;
+#else
+  return false;
+#endif
 }
 
 template <typename... Parameters, typename... Arguments>

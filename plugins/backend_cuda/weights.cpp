@@ -10,16 +10,6 @@
 namespace dllm::cuda {
 namespace {
 
-constexpr std::uint64_t kPieceBytes = 64u << 20;  // raw rows on the device at once
-
-std::uint32_t rows_of(const TensorInfo& tensor) {
-  return tensor.shape.size() < 2 ? 1 : static_cast<std::uint32_t>(tensor.shape[1]);
-}
-
-std::uint32_t cols_of(const TensorInfo& tensor) {
-  return static_cast<std::uint32_t>(tensor.shape[0]);
-}
-
 // Weights times this lie below 2^8: far from both ends of binary16.
 float range_factor(float largest) {
   if (!(largest > 0) || !std::isfinite(largest)) return 1;
@@ -30,14 +20,6 @@ float range_factor(float largest) {
 
 }  // namespace
 
-Packed packed_shape(const TensorInfo& tensor) {
-  Packed packed;
-  packed.form = *form_of(tensor.dtype);
-  packed.n_rows = rows_of(tensor);
-  packed.n_cols = cols_of(tensor);
-  return packed;
-}
-
 Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
                cudaStream_t stream)
     : Weight(tensor.name, tensor.dtype, rows_of(tensor), cols_of(tensor)) {
@@ -45,13 +27,12 @@ Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
   memory_ = DeviceMemory(packed_.bytes(), "weight " + tensor.name);
   packed_.units = memory_.as<std::uint8_t>();
 
-  const std::uint64_t stride = dllm::row_bytes(tensor.dtype, n_cols());
-  const auto piece_rows = static_cast<std::uint32_t>(
-      std::max<std::uint64_t>(kPieceBytes / (stride * kBlockRows), 1) * kBlockRows);
-  const std::uint64_t piece_bytes = std::min<std::uint64_t>(piece_rows, n_rows()) * stride;
-  if (staging.raw.bytes() < piece_bytes) {
+  const Upload sizes = upload_of(tensor);
+  const std::uint64_t stride = sizes.row_bytes;
+  const std::uint32_t piece_rows = sizes.piece_rows;
+  if (staging.raw.bytes() < sizes.buffer_bytes) {
     staging.raw = DeviceMemory();
-    staging.raw = DeviceMemory(piece_bytes, "upload buffer");
+    staging.raw = DeviceMemory(sizes.buffer_bytes, "upload buffer");
   }
   if (staging.largest.bytes() == 0) staging.largest = DeviceMemory(sizeof(float), "upload buffer");
   const std::byte* source = file.data(tensor).data();

@@ -13,6 +13,7 @@
 #include "dllm/backend.hpp"
 #include "dllm/gguf.hpp"
 #include "packed.hpp"
+#include "weight_sizes.hpp"
 
 namespace dllm::cuda {
 
@@ -52,9 +53,6 @@ class Table final : public Weight {
   DeviceMemory memory_;
   std::uint64_t row_bytes_;
 };
-
-/// The packed form of a matrix whose type has one, before it has memory.
-Packed packed_shape(const TensorInfo& tensor);
 
 // Kernels (pack.cu).
 

@@ -130,6 +130,10 @@ void WeightPlan::check(const Backend& backend, const Log& log) const {
   }
   for (const Entry& entry : entries_) check_entry(entry, backend);
   check_optional_together();
+  std::vector<PlannedImport> imports;
+  for (const Entry& entry : entries_)
+    if (entry.tensor != nullptr) imports.push_back({entry.tensor, entry.role});
+  backend.check_room(imports);
 }
 
 /// Optional tensors (the QKV biases) belong to the checkpoint or they do not: one that is there

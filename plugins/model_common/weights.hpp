@@ -52,8 +52,8 @@ class WeightPlan {
 
   /// Throws Error (bad_file) for a missing tensor, a wrong shape (naming both shapes) and a vector
   /// that is not finite; Error (unsupported) for a type the backend cannot use and for tensors that
-  /// would change the forward pass in a way it does not compute. Other tensors nobody uses are
-  /// named in the log.
+  /// would change the forward pass in a way it does not compute; Error (resource) where the
+  /// backend has no room for all of them. Other tensors nobody uses are named in the log.
   void check(const Backend& backend, const Log& log) const;
 
   /// Imports every tensor, in file order. Bytes in progress are tensor bytes.

@@ -1,8 +1,10 @@
 // The plugin without a GPU: it loads everywhere and says what it lacks.
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "cuda_support.hpp"
+#include "weight_sizes.hpp"
 
 namespace dllm::test {
 namespace {
@@ -57,6 +59,55 @@ TEST_F(CudaFaults, TooLittleMemoryIsRefusedWithBothFigures) {
     EXPECT_EQ(error.code(), ErrorCode::resource);
     EXPECT_NE(error.fact().find("4000000"), std::string::npos) << error.what();
   }
+}
+
+TEST_F(CudaFaults, AModelThatDoesNotFitIsRefusedBeforeTheFirstUpload) {
+  WeightFile file;
+  file.add("a", DType::f16, 512, 1024, 1);
+  file.add("b", DType::f32, 512, 1024, 2);
+  const std::vector<PlannedImport> imports = {{&file.file()->tensor("a"), WeightRole::column_split},
+                                              {&file.file()->tensor("b"), WeightRole::embedding}};
+  backend().check_room(imports);
+  const auto limited = cuda_factory()->create(
+      check_options(cuda_factory()->options(), {{"gpu_memory", "0.001"}}, "backend cuda"), Log());
+  const std::uint64_t free_before = limited->device().available_bytes;
+  try {
+    limited->check_room(imports);
+    FAIL() << "4 MiB fit below 1 MiB";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::resource);
+    // 1 MiB packed, 1 MiB to upload it, 2 MiB of the table
+    EXPECT_NE(error.fact().find("needs 4194304 bytes of GPU memory, 0 are available"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(limited->device().available_bytes, free_before);
+}
+
+// The figure is not too small, which would let an upload begin that cannot end, and not too large
+// by more than the page that small pieces share. Others may use the GPU meanwhile: three attempts.
+TEST_F(CudaFaults, RoomIsWhatUploadingTakes) {
+  constexpr std::int64_t kPage = 2 << 20;
+  WeightFile file;
+  for (int i = 0; i < 6; ++i)
+    file.add(std::string(1, static_cast<char>('a' + i)), i % 2 == 0 ? DType::q4_k : DType::f16,
+             1090, 2048, static_cast<std::uint64_t>(i));
+  std::vector<PlannedImport> imports;
+  for (const TensorInfo& tensor : file.file()->tensors())
+    imports.push_back({&tensor, WeightRole::column_split});
+  const auto needed = static_cast<std::int64_t>(cuda::room_needed(imports));
+  std::int64_t off = 0;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto other =
+        cuda_factory()->create(check_options(cuda_factory()->options(), {}, "backend cuda"), Log());
+    const std::uint64_t before = other->device().available_bytes;
+    std::vector<std::unique_ptr<Weight>> weights;
+    for (const PlannedImport& each : imports)
+      weights.push_back(file.import_to(*other, each.tensor->name, each.role));
+    off = static_cast<std::int64_t>(before - other->device().available_bytes) - needed;
+    if (std::abs(off) <= kPage) return;
+  }
+  ADD_FAILURE() << "room_needed() says " << needed << " bytes, uploading took " << off << " more";
 }
 
 TEST_F(CudaFaults, MasksThatAreNotBuiltAreRefusedByName) {

@@ -320,6 +320,19 @@ TEST(LoadingModels, NamesTensorAndTypeTheBackendCannotUse) {
   EXPECT_THAT(backend.imports, IsEmpty());
 }
 
+TEST(LoadingModels, AsksForRoomForAllTensorsBeforeTheFirstImport) {
+  TinyFile file("llada");
+  RecordingBackend roomy;
+  EXPECT_EQ(load(file, roomy, "llada").error, "");
+  EXPECT_THAT(roomy.imports, testing::Not(IsEmpty()));
+  RecordingBackend backend;
+  backend.room_bytes = 1000;
+  const Loading result = load(file, backend, "llada");
+  EXPECT_EQ(result.code, ErrorCode::resource);
+  EXPECT_THAT(result.error, HasSubstr("needs "));
+  EXPECT_THAT(backend.imports, IsEmpty());
+}
+
 // ---- what may be left out --------------------------------------------------------------------
 
 TEST(LoadingModels, PublishesWhatTheMetadataSays) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dllm/backend.hpp"
+#include "dllm/error.hpp"
 
 namespace dllm::test {
 
@@ -21,6 +22,7 @@ class RecordingBackend final : public Backend {
   StepKey key;
   std::vector<AttentionSpan> last_spans;
   std::set<DType> unsupported;
+  std::uint64_t room_bytes = ~std::uint64_t{0};  ///< for all tensors together
   bool record = true;
 
   DeviceInfo device() const override {
@@ -44,6 +46,12 @@ class RecordingBackend final : public Backend {
   }
   void reserve(const StepLimits& wanted) override { limits = wanted; }
 
+  void check_room(std::span<const PlannedImport> planned) const override {
+    std::uint64_t bytes = 0;
+    for (const PlannedImport& each : planned) bytes += each.tensor->bytes;
+    if (bytes > room_bytes)
+      throw Error(ErrorCode::resource, "needs " + std::to_string(bytes) + " bytes", "recording");
+  }
   std::unique_ptr<Weight> import_weight(std::shared_ptr<const GgufFile>, const TensorInfo& tensor,
                                         WeightRole role) override {
     static constexpr const char* kRoles[] = {"replicated", "column_split", "row_split",

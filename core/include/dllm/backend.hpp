@@ -126,6 +126,12 @@ class Weight {
   std::uint32_t n_cols_;
 };
 
+/// A tensor that will be imported.
+struct PlannedImport {
+  const TensorInfo* tensor = nullptr;
+  WeightRole role = WeightRole::replicated;
+};
+
 /// One of several projections that read the same (normalised) input:
 /// out[r, o] = sum_i W[o, i] x[r, i] (+ bias[o]).
 struct Projection {
@@ -230,6 +236,10 @@ class Backend {
   /// Sizes all scratch; called once per model before the first step (again to grow).
   virtual void reserve(const StepLimits& limits) = 0;
 
+  /// Asked before the first import: throws Error (resource) with the bytes needed and available
+  /// where these tensors do not fit together. Does nothing where tensors stay mapped or memory is
+  /// the system's.
+  virtual void check_room(std::span<const PlannedImport>) const {}
   /// Takes a tensor over: copies or repacks it into device memory, then drops the mapping's pages.
   /// Role `embedding` and vectors may stay mapped; `file` is kept alive as long as needed. Throws
   /// Error (unsupported) naming tensor and type.

@@ -1,0 +1,64 @@
+// What a model takes, by arithmetic alone: no GPU is asked.
+#include "weight_sizes.hpp"
+
+#include <gtest/gtest.h>
+
+#include "dllm/quant.hpp"
+
+namespace dllm::test {
+namespace {
+
+constexpr std::uint64_t kMiB = 1u << 20;
+
+TensorInfo tensor_of(DType dtype, std::vector<std::uint64_t> shape) {
+  TensorInfo tensor;
+  tensor.dtype = dtype;
+  tensor.shape = std::move(shape);
+  tensor.bytes =
+      row_bytes(dtype, tensor.shape[0]) * (tensor.shape.size() < 2 ? 1 : tensor.shape[1]);
+  return tensor;
+}
+
+std::uint64_t needed(const std::vector<TensorInfo>& tensors,
+                     WeightRole role = WeightRole::column_split) {
+  std::vector<PlannedImport> imports;
+  for (const TensorInfo& tensor : tensors) imports.push_back({&tensor, role});
+  return cuda::room_needed(imports);
+}
+
+// 256 x 256 Q4_K: 64 units a row of blocks, 16 of 640 bytes for 1,024 weights (5 bits each); the
+// upload buffer holds all 256 rows of 144 bytes.
+TEST(CudaRoom, OfAMatrixIsItsPackedFormAndTheUploadBuffer) {
+  EXPECT_EQ(needed({tensor_of(DType::q4_k, {256, 256})}), 256 * 256 * 5 / 8 + 256 * 144);
+  EXPECT_EQ(needed({tensor_of(DType::q6_k, {256, 64})}), 256 * 64 * 7 / 8 + 64 * 210);
+  EXPECT_EQ(needed({tensor_of(DType::f16, {64, 64})}), 2 * 64 * 64 * 2);
+  // F32 weights become binary16; rows and inputs are filled up to 64.
+  EXPECT_EQ(needed({tensor_of(DType::f32, {65, 1})}), 64 * 128 * 2 + 65 * 4);
+}
+
+TEST(CudaRoom, OfTablesAndVectorsIsThatOfTheFile) {
+  EXPECT_EQ(needed({tensor_of(DType::q4_k, {256, 256})}, WeightRole::embedding), 256 * 144);
+  EXPECT_EQ(needed({tensor_of(DType::f32, {100})}), 400);
+}
+
+// A buffer of 64 MiB serves all matrices that need as much or more; large ones take whole pages.
+TEST(CudaRoom, OfAModelCountsEveryWeightAndTheLargestUploadBufferOnce) {
+  const TensorInfo large = tensor_of(DType::f16, {4096, 12288});  // 96 MiB, 8,192 rows at once
+  EXPECT_EQ(needed({large}), (96 + 64) * kMiB);
+  EXPECT_EQ(needed({large, large, tensor_of(DType::f16, {64, 64})}),
+            (2 * 96 + 64) * kMiB + 64 * 64 * 2);
+  const TensorInfo odd = tensor_of(DType::f16, {1024, 1088});  // 2.125 MiB: two pages
+  EXPECT_EQ(needed({odd}), 2 * 4 * kMiB);
+}
+
+TEST(CudaRoom, AvailableIsWhatIsFreeOrWhatTheLimitLeaves) {
+  const cuda::DeviceFree memory = {.free_bytes = 60, .total_bytes = 100};  // 40 in use, by anyone
+  EXPECT_EQ(cuda::room_available(memory, 0), 60);
+  EXPECT_EQ(cuda::room_available(memory, 70), 30);
+  EXPECT_EQ(cuda::room_available(memory, 40), 0);
+  EXPECT_EQ(cuda::room_available(memory, 30), 0);    // less than is in use already
+  EXPECT_EQ(cuda::room_available(memory, 500), 60);  // more than there is
+}
+
+}  // namespace
+}  // namespace dllm::test
