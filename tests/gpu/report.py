@@ -3,11 +3,17 @@
 
   tests/gpu/report.py --build build/release --model llada-8b.gguf --out result.json [--compile]
 
-Every figure of docs/cuda-backend.md comes from such a file (tests/gpu/results). It holds the
+Figures of docs/cuda-backend.md that name such a file (tests/gpu/results) come from it. It holds the
 commit, the driver, the GPU, what each test did, load and step times by canvas with their stages
-(gpu_steps), and what `dllm run -n 128 --steps 32` reports. With --sanitizer NAME (repeatable)
-compute-sanitizer runs the tests, too. `--compile` configures and builds first; without it the build
-folder may come from another machine.
+(gpu_steps), and what `dllm run -n 128 --steps 32` reports. On request:
+
+  --sanitizer NAME   (repeatable) the tests under compute-sanitizer, --shards of them at once
+  --greedy           greedy texts of the demo models against the CPU's (greedy.py)
+  --accuracy         errors of the logits against float64 (tests/peers/accuracy.py); another runtime beside
+                     ours with --runtime 'NAME=COMMAND'
+
+--no-tests leaves the tests and times out. `--compile` configures and builds first; without it the
+build folder may come from another machine.
 """
 
 import argparse
@@ -16,7 +22,11 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from greedy import compare_texts
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ["dllm", "backend_cuda_test", "gpu_steps", "backend_cuda", "backend_cpu", "model_llada",
@@ -52,32 +62,55 @@ def commit():
     return {"commit": head.strip() if head else None, "modified": bool(changed)}
 
 
-def tests(build, sanitizer, timeout, gtest_filter):
-    """Counts, and the names of what failed or was skipped."""
-    program = build / "tests" / "backend_cuda_test"
-    out = Path("/tmp") / f"report-tests-{os.getpid()}-{sanitizer or 'plain'}.json"
+def shard(build, sanitizer, timeout, gtest_filter, index, count):
+    """One of `count` parts of the tests: its exit status, the sanitizer's summary, gtest's report."""
+    out = Path("/tmp") / f"report-tests-{os.getpid()}-{sanitizer or 'plain'}-{index}.json"
     out.unlink(missing_ok=True)
-    command = [program, f"--gtest_output=json:{out}", f"--gtest_filter={gtest_filter}"]
+    command = [build / "tests" / "backend_cuda_test", f"--gtest_output=json:{out}",
+               f"--gtest_filter={gtest_filter}"]
     if sanitizer:
         command = ["compute-sanitizer", f"--tool={sanitizer}", "--error-exitcode=99", *command]
+    environment = os.environ | {"GTEST_TOTAL_SHARDS": str(count), "GTEST_SHARD_INDEX": str(index)}
+    begin = time.monotonic()
     try:
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
-                              timeout=timeout)
+                              timeout=timeout, env=environment)
         code, text = done.returncode, done.stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         code, text = str(error), ""
-    result = {"filter": gtest_filter, "exit": code}
     summary = [line.strip("= \n") for line in text.splitlines() if "SUMMARY" in line]
-    if summary:
-        result["summary"] = summary[-1]
-    if out.exists():
-        suites = json.loads(out.read_text())["testsuites"]
-        cases = [(f"{suite['name']}.{case['name']}", case) for suite in suites
-                 for case in suite["testsuite"]]
-        result |= {"run": sum(case["status"] == "RUN" for _, case in cases),
-                   "failed": [name for name, case in cases if case.get("failures")],
-                   "skipped": [name for name, case in cases if case.get("result") == "SKIPPED"]}
+    return {"exit": code, "summary": summary[-1] if summary else None,
+            "seconds": round(time.monotonic() - begin, 1),
+            "suites": json.loads(out.read_text())["testsuites"] if out.exists() else []}
+
+
+def tests(build, sanitizer, timeout, gtest_filter, count=1):
+    """Counts, and the names of what failed or was skipped."""
+    with ThreadPoolExecutor(count) as pool:
+        shards = list(pool.map(lambda index: shard(build, sanitizer, timeout, gtest_filter, index, count),
+                               range(count)))
+    cases = [(f"{suite['name']}.{case['name']}", case) for each in shards for suite in each["suites"]
+             for case in suite["testsuite"]]
+    result = {"filter": gtest_filter,
+              "exit": next((each["exit"] for each in shards if each["exit"] != 0), 0),
+              "seconds": [each["seconds"] for each in shards],
+              "run": sum(case["status"] == "RUN" for _, case in cases),
+              "failed": [name for name, case in cases if case.get("failures")],
+              "skipped": [name for name, case in cases if case.get("result") == "SKIPPED"]}
+    if sanitizer:
+        result["summaries"] = [each["summary"] for each in shards]
     return result
+
+
+def accuracy(build, runtimes, jobs):
+    """Case -> runtime -> error of the logits, relative to their deviation."""
+    command = [sys.executable, ROOT / "tests" / "peers" / "accuracy.py", "--backend", "cuda", "--json",
+               "--jobs", str(jobs)]
+    for each in runtimes:
+        command += ["--runtime", each]
+    text = run(command, 400, env=os.environ | {"DLLM_BINARY": str(build / "bin" / "dllm"),
+                                               "OPENBLAS_NUM_THREADS": "1"})
+    return None if text is None else json.loads(text)
 
 
 def generation(build, model):
@@ -86,7 +119,7 @@ def generation(build, model):
     if text is None:
         return None
     answer = json.loads(text)
-    return {key: answer.get(key) for key in ("timings_ms", "tokens_per_second", "counts", "device")}
+    return {key: answer.get(key) for key in ("timings_ms", "tokens_per_second", "steps", "forwards", "device")}
 
 
 def steps(build, model):
@@ -104,7 +137,12 @@ def main():
     parser.add_argument("--commit", help="where the build comes from, if not from this checkout")
     parser.add_argument("--sanitizer", action="append", default=[],
                         choices=["memcheck", "racecheck", "synccheck", "initcheck"])
-    parser.add_argument("--only-sanitizers", action="store_true")
+    parser.add_argument("--shards", type=int, default=4, help="parts of a sanitizer's run, side by side")
+    parser.add_argument("--no-tests", action="store_true")
+    parser.add_argument("--greedy", action="store_true")
+    parser.add_argument("--accuracy", action="store_true")
+    parser.add_argument("--runtime", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--filter", default="*", help="tests, as --gtest_filter")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for a run of the tests")
     args = parser.parse_args()
@@ -113,12 +151,16 @@ def main():
         subprocess.run(["cmake", "--build", args.build, "--target", *TARGETS], cwd=ROOT, check=True)
     result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
               **({"commit": args.commit} if args.commit else commit()), **machine()}
-    if not args.only_sanitizers:
+    if not args.no_tests:
         result["tests"] = tests(args.build, None, args.timeout, args.filter)
         result["models"] = [{"steps": steps(args.build, model), "run": generation(args.build, model)}
                             for model in args.model]
+    if args.greedy:
+        result["greedy"] = compare_texts(str(args.build / "bin" / "dllm"))
+    if args.accuracy:
+        result["accuracy"] = accuracy(args.build, args.runtime, args.jobs)
     for tool in args.sanitizer:
-        result[tool] = tests(args.build, tool, args.timeout, args.filter)
+        result[tool] = tests(args.build, tool, args.timeout, args.filter, args.shards)
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     bad = [name for name in ("tests", *args.sanitizer)
            if name in result and result[name]["exit"] != 0]

@@ -5,6 +5,7 @@
     tests/peers/accuracy.py --llama-cpp BUILD SOURCE      # with llama.cpp (target llama built in BUILD)
     tests/peers/accuracy.py --runtime 'NAME=COMMAND'      # with anything that can write logits
     tests/peers/accuracy.py --llama-cpp BUILD SOURCE --record   # renew llamacpp_accuracy.json
+    tests/peers/accuracy.py --backend cuda --jobs 12 --runtime 'llama.cpp=COMMAND'   # on a GPU
 
 COMMAND is a shell line with {model}, {ids} (comma-separated) and {out}; it leaves raw little-endian f32 or
 a NumPy file [tokens, vocabulary] there, one row per token, before any shift. The error of a model is
@@ -19,6 +20,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -45,10 +47,10 @@ def read_logits(path, n_rows):
     return np.fromfile(path, "<f4").reshape(n_rows, -1).astype(np.float64)
 
 
-def dllm_command(mode):
-    """The shell line of dllm with `products=MODE`."""
-    return f"'{DLLM}' logits -m {{model}} --tokens {{ids}} --out {{out}} --backend cpu" \
-           f" --backend-set products={mode}"
+def dllm_command(mode, backend="cpu"):
+    """The shell line of dllm with the CPU backend's `products=MODE`, or with another backend."""
+    line = f"'{DLLM}' logits -m {{model}} --tokens {{ids}} --out {{out}} --backend {backend}"
+    return line + f" --backend-set products={mode}" if backend == "cpu" else line
 
 
 def dllm_modes():
@@ -65,7 +67,7 @@ def dllm_modes():
 
 def measure(case, runtimes, folder):
     """runtime -> error of this model."""
-    model, out = f"{folder}/model.gguf", f"{folder}/logits.npy"
+    model, out = (f"{folder}/{case.name.replace('/', '-')}.{kind}" for kind in ("gguf", "npy"))
     case.write(model)
     reference = ReferenceModel(model)
     ids = case.ids(len(reference.tensors["token_embd.weight"]))
@@ -78,13 +80,16 @@ def measure(case, runtimes, folder):
             sys.exit(f"{name} ended with status {done.returncode} on {case.name}:\n"
                      f"{done.stderr.decode(errors='replace')[-2000:]}")
         errors[name] = relative_error(read_logits(out, len(ids)), want)
+    Path(model).unlink()
     return errors
 
 
-def measure_all(runtimes, chosen=None):
+def measure_all(runtimes, chosen=None, jobs=1):
     """case name -> runtime -> error."""
-    with tempfile.TemporaryDirectory() as folder:
-        return {case.name: measure(case, runtimes, folder) for case in chosen or cases()}
+    chosen = chosen or cases()
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(jobs) as pool:
+        pending = [pool.submit(measure, case, runtimes, folder) for case in chosen]
+        return {case.name: each.result() for case, each in zip(chosen, pending)}
 
 
 def root_mean_square(values):
@@ -123,6 +128,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--llama-cpp", nargs=2, metavar=("BUILD", "SOURCE"))
     parser.add_argument("--runtime", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--backend", default="cpu", help="dllm's; one column where it is not cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="models measured at once")
+    parser.add_argument("--only", default="", help="models whose name starts so: outliers, trained/llada")
     parser.add_argument("--modes", help="comma-separated; all that the backend has")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
     parser.add_argument("--json", action="store_true", help="errors of every model instead of the table")
@@ -137,13 +145,17 @@ def main():
             program = build_program("llamacpp_logits.cpp", *arguments.llama_cpp, folder)
             runtimes[PEER] = f"'{program}' {{model}} {{ids}} > {{out}}"
         runtimes.update(each.split("=", 1) for each in arguments.runtime)
-        modes = arguments.modes.split(",") if arguments.modes else dllm_modes()
-        runtimes.update({mode: dllm_command(mode) for mode in modes})
-        results = measure_all(runtimes)
+        if arguments.backend == "cpu":
+            modes = arguments.modes.split(",") if arguments.modes else dllm_modes()
+            runtimes.update({mode: dllm_command(mode) for mode in modes})
+        else:
+            runtimes[arguments.backend] = dllm_command(None, arguments.backend)
+        chosen = [case for case in cases() if case.name.startswith(arguments.only)]
+        results = measure_all(runtimes, chosen, arguments.jobs)
     if arguments.record:
         figures = {name: float(f"{errors[PEER]:.4g}") for name, errors in results.items()}
         RECORD.write_text(json.dumps(figures, indent=1) + "\n")
-    if not arguments.llama_cpp and RECORD.exists():
+    if arguments.backend == "cpu" and not arguments.llama_cpp and RECORD.exists():
         record = json.loads(RECORD.read_text())
         results = {name: {PEER: record.get(name), **errors} for name, errors in results.items()}
     print(json.dumps(results, indent=1) if arguments.json else table(results))

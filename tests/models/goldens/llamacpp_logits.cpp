@@ -2,9 +2,13 @@
 // [tokens, vocabulary] on stdout. make_llamacpp_goldens.py and tests/real_model compile it against
 // an owner's llama.cpp; the project's build does not.
 //
-//   llamacpp_logits MODEL.gguf ID,ID,ID >logits.bin
+//   llamacpp_logits MODEL.gguf ID,ID,ID [flash] >logits.bin
+//
+// `flash`: attention as llama.cpp chooses by itself, on a GPU its flash kernels; plain products
+// without it.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -12,7 +16,8 @@
 #include "llama.h"
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  const bool flash = argc == 4 && std::strcmp(argv[3], "flash") == 0;
+  if (argc != (flash ? 4 : 3)) return 2;
   llama_log_set(
       [](ggml_log_level level, const char* text, void*) {
         if (level >= GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
@@ -27,7 +32,7 @@ int main(int argc, char** argv) {
   if (model == nullptr) return 1;
   llama_context_params params = llama_context_default_params();
   params.n_ctx = params.n_batch = params.n_ubatch = 512;
-  params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+  params.flash_attn_type = flash ? LLAMA_FLASH_ATTN_TYPE_AUTO : LLAMA_FLASH_ATTN_TYPE_DISABLED;
   llama_context* context = llama_init_from_model(model, params);
   if (context == nullptr) return 1;
   llama_set_causal_attn(context, false);
