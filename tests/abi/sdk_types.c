@@ -1,5 +1,5 @@
-/* One function whose parameters reach every type of the SDK's C headers, so that a dump of this file
- * is a dump of the boundary. */
+/* One function whose parameters reach every type of the SDK's C headers, so that a dump of this
+ * file is a dump of the boundary. */
 #include "dllm_sdk/philox.h"
 #include "dllm_sdk/plugin_abi.h"
 #include "dllm_sdk/presets_abi.h"

@@ -2,7 +2,9 @@
 """A plugin folder that changes while dllm starts: a listing and an answer every time the files are whole.
 
 An installer that renames files into place is never noticed. Writing over the bytes of a file that is in use changes
-the code of running programs: no program survives that for certain, and none is asked to here.
+the code of running programs: no program survives that for certain, and none is asked to here. Between the check of a
+file and the system's loader, which opens it again by its name, half a file may take its place; that ends a call with
+one error (SECURITY.md), and is allowed in few of them.
 """
 
 import itertools
@@ -15,10 +17,12 @@ from cli_case import FAILURE, CliCase, main, model, parse_one_json, path
 
 EXAMPLE = os.path.join(os.environ["DLLM_EXAMPLE_PLUGINS"], "sampler_threshold.so")
 STARTS = 40
+LOST = b"cannot be read any more"  # the loader met the end of a file that was whole when it was checked
 
 
 class Changing(CliCase):
     def setUp(self):
+        self.n_lost = 0
         self.folder = path(self.id().rsplit(".", maxsplit=1)[1])
         os.mkdir(self.folder)
         self.place = os.path.join(self.folder, "sampler_threshold.so")
@@ -60,14 +64,27 @@ class Changing(CliCase):
         with open(EXAMPLE, "rb") as source, open(self.place, "wb") as target:
             target.write(source.read(os.path.getsize(EXAMPLE) // 2))
 
+    def lost(self, result):
+        """The loader was given half a file after all: one error, nothing on standard output."""
+        if LOST not in result.stderr:
+            return False
+        self.assert_fails(result, FAILURE, LOST.decode())
+        self.n_lost += 1
+        self.assertLessEqual(self.n_lost, STARTS // 4)
+        return True
+
     def check_listing(self):
         result = self.dllm("plugins", "--plugin-dir", self.folder, "--json")
+        if self.lost(result):
+            return
         self.assert_ok(result)
         known = {plugin["id"] for plugin in parse_one_json(result.stdout)["plugins"]}
         self.assertLessEqual({"cpu", "llada", "dream"}, known)
 
     def check_run(self):
         result = self.dllm("run", "-m", model(), "-p", "Hi", "-n", 2, "--plugin-dir", self.folder)
+        if self.lost(result):
+            return
         self.assert_ok(result)
         self.assertEqual(result.stdout, b"==\n")
 

@@ -1,4 +1,5 @@
-/* Preloaded: the clock of the wall jumps by years, forward and back, with every question asked of it. */
+/* Preloaded: the clock of the wall jumps by years, forward and back, with every question asked of
+ * it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -16,7 +17,8 @@ int clock_gettime(clockid_t clock, struct timespec* out) {
   static int (*real)(clockid_t, struct timespec*);
   if (real == NULL) real = (int (*)(clockid_t, struct timespec*))dlsym(RTLD_NEXT, "clock_gettime");
   const int status = real(clock, out);
-  if (status == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) out->tv_sec += jump();
+  if (status == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+    out->tv_sec += jump();
   return status;
 }
 

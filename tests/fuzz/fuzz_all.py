@@ -3,7 +3,7 @@
 
     fuzz_all.py build/fuzz 10            # seconds a target; new inputs and finds go to build/fuzz/found/<target>
 
-Prints a line per target: executions, edges, features and inputs of the corpus. Ends with status 1 where one
+Prints a line per target: seconds of processor time, executions, edges, features and inputs of the corpus. Ends with status 1 where one
 found something; the file that shows it is named.
 """
 
@@ -30,17 +30,20 @@ def fuzz(build, target, seconds):
         command.append(f"-dict={dictionary}")
     folders = [found / "corpus", build / "tests/fuzz/seeds" / target, HERE / "corpus" / target]
     command += [str(folder) for folder in folders if folder.is_dir()]
-    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    log = result.stderr
-    (found / "log").write_text(log, encoding="utf-8")
+    with open(found / "log", "wb") as file:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    log = (found / "log").read_text(encoding="utf-8", errors="replace")
     states = re.findall(r"cov: (\d+) ft: (\d+) corp: (\d+)/", log) or [("?", "?", "?")]
     runs = re.search(r"number_of_executed_units: *(\d+)", log)
-    line = (f"{target:14} {runs[1] if runs else '?':>10} executions, {states[-1][0]:>5} edges, {states[-1][1]:>6} features, "
-            f"{states[-1][2]:>5} inputs")
-    if result.returncode == 0 and runs:
+    edges, features, inputs = states[-1]
+    line = (f"{target:14} {used.ru_utime + used.ru_stime:5.0f} s, {runs[1] if runs else '?':>10} executions, "
+            f"{edges:>5} edges, {features:>6} features, {inputs:>5} inputs")
+    if process.returncode == 0 and runs:
         return True, line
     reason = re.findall(r"(?m)^.*(?:does not hold|SUMMARY|runtime error|ERROR:).*$", log)[:3]
-    return False, "\n    ".join([line + f"; FAILED with status {result.returncode}, log {found}/log", *reason])
+    return False, "\n    ".join([line + f"; FAILED with status {process.returncode}, log {found}/log", *reason])
 
 
 def main():

@@ -11,6 +11,7 @@
 #include "dllm/plan_check.hpp"
 #include "dllm_sdk/row_statistics.hpp"
 #include "fuzz_target.hpp"
+#include "plan_copy.hpp"
 #include "sampler_plugins.hpp"
 
 namespace {
@@ -134,19 +135,6 @@ dllm::sdk::Answers answers(const Scene& scene, const dllm_plan& plan, std::uint3
   return out;
 }
 
-template <typename T>
-bool same(const T* a, const T* b, std::uint32_t n) {
-  return std::equal(a, a + n, b);
-}
-
-bool same_plan(const dllm_plan& a, const dllm_plan& b) {
-  return a.flags == b.flags && a.n_positions == b.n_positions && a.want == b.want &&
-         a.domain == b.domain && a.temperature == b.temperature && a.top_p == b.top_p &&
-         a.top_k == b.top_k && a.guidance_scale == b.guidance_scale &&
-         a.n_suppress_both == b.n_suppress_both &&
-         a.n_suppress_confidence == b.n_suppress_confidence;
-}
-
 // One sequence on its way.
 class Play {
  public:
@@ -163,12 +151,9 @@ class Play {
 
   void round() {
     const dllm_canvas view = canvas_.view();
-    const dllm_plan first = run_.plan(view);
-    const std::vector<std::uint32_t> positions(first.positions,
-                                               first.positions + first.n_positions);
+    const PlanCopy first(run_.plan(view));
     const dllm_plan plan = run_.plan(view);
-    FUZZ_REQUIRE(same_plan(first, plan));
-    FUZZ_REQUIRE(same(positions.data(), plan.positions, plan.n_positions));
+    FUZZ_REQUIRE(first == PlanCopy(plan));
     dllm::check_plan(plan, view, scene_.facts.n_vocab, name_);
     const dllm::sdk::Answers told = answers(scene_, plan, canvas_.step());
     const dllm_stats stats = told.view();

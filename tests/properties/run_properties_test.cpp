@@ -14,6 +14,7 @@
 #include "dllm/gguf.hpp"
 #include "dllm/runtime.hpp"
 #include "dllm/tokenizer.hpp"
+#include "plan_copy.hpp"
 #include "property.hpp"
 
 namespace dllm::test {
@@ -199,25 +200,6 @@ TEST_F(RunProperties, ThreadsChangeNoTokenAndNoRound) {
     }
   }
 }
-
-// The whole of a plan, so that two can be compared after the pointers of the first have died.
-struct PlanCopy {
-  explicit PlanCopy(const dllm_plan& plan)
-      : numbers{plan.flags,  plan.want,  plan.window_begin, plan.window_end,
-                plan.domain, plan.top_k, plan.n_top_list,   plan.n_positions},
-        parameters{plan.temperature, plan.top_p, plan.guidance_scale},
-        positions(plan.positions, plan.positions + plan.n_positions),
-        suppress_both(plan.suppress_both, plan.suppress_both + plan.n_suppress_both),
-        suppress_confidence(plan.suppress_confidence,
-                            plan.suppress_confidence + plan.n_suppress_confidence),
-        prob_of(plan.prob_of, plan.prob_of + plan.n_prob_of) {}
-  bool operator==(const PlanCopy&) const = default;
-
-  std::vector<std::uint32_t> numbers;
-  std::vector<float> parameters;
-  std::vector<std::uint32_t> positions;
-  std::vector<std::int32_t> suppress_both, suppress_confidence, prob_of;
-};
 
 // Every round of a run is planned twice more by a second run that follows it.
 TEST_F(RunProperties, PlanningTwiceGivesTheSamePlan) {

@@ -1,4 +1,4 @@
-# cmake -DBUILD=.. -DSOURCE=.. -DWORK=.. -DGENERATOR=.. -DC_COMPILER=.. -DCXX_COMPILER=.. -DSANITIZE=..
+# cmake -DBUILD=.. -DSOURCE=.. -DWORK=.. -DGENERATOR=.. -DC_COMPILER=.. -DCXX_COMPILER=..
 #       -P build_consumer.cmake
 # Installs this build into a fresh prefix, then configures and builds the outside project against it.
 function(run)
@@ -22,23 +22,17 @@ if(NOT status EQUAL 0 OR found EQUAL -1 OR listed MATCHES "refused")
   message(FATAL_ERROR "the installed dllm does not find its plugins (${status}):\n${listed}")
 endif()
 
-set(flags "")
-if(SANITIZE)
-  # The C++ tier must be built alike: the build tag says so.
-  set(flags "-fsanitize=${SANITIZE} -fno-omit-frame-pointer")
-endif()
 set(warnings "-Wall -Wextra -Wpedantic -Werror")
-function(build_outside source build cxx_flags)
+function(build_outside source build)
   run(${CMAKE_COMMAND} -S ${source} -B ${build} -G ${GENERATOR}
       -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_BUILD_TYPE=Release
       -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
-      "-DCMAKE_C_FLAGS=${warnings}" "-DCMAKE_CXX_FLAGS=${warnings} ${cxx_flags}"
-      -DDLLM_SANITIZE=${SANITIZE})
+      "-DCMAKE_C_FLAGS=${warnings}" "-DCMAKE_CXX_FLAGS=${warnings}")
   run(${CMAKE_COMMAND} --build ${build})
 endfunction()
-build_outside(${SOURCE}/project ${WORK}/build "${flags}")
+build_outside(${SOURCE}/project ${WORK}/build)
 # The SDK's examples, as they were installed.
-build_outside(${WORK}/prefix/share/dllm/examples ${WORK}/examples "")
+build_outside(${WORK}/prefix/share/dllm/examples ${WORK}/examples)
 
 # A package of ABI 1 must not answer for another major.
 file(WRITE ${WORK}/other_major.cmake
