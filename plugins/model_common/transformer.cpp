@@ -11,17 +11,6 @@ namespace dllm::model_common {
 Transformer::Transformer(HyperParameters hp, RopeKind rope, ModelWeights weights, Backend& backend)
     : hp_(std::move(hp)), rope_(rope), weights_(std::move(weights)), backend_(backend) {}
 
-std::uint64_t Transformer::activation_bytes(const BatchLimits& limits) const {
-  const std::uint64_t tokens = limits.max_tokens;
-  const std::uint64_t scored = limits.max_score_rows;
-  const std::uint64_t most = std::max(tokens, scored);
-  const std::uint64_t floats = tokens * hp_.info.width + scored * hp_.info.width +
-                               2 * most * hp_.q_cols() + 2 * tokens * hp_.kv_cols();
-  const std::uint64_t indices = 2 * tokens + 2 * scored;
-  const std::uint64_t spans = 2 * std::uint64_t{StepLayout::max_spans(limits)};
-  return floats * sizeof(float) + indices * sizeof(std::int32_t) + spans * sizeof(AttentionSpan);
-}
-
 void Transformer::reserve(const BatchLimits& limits) {
   const std::uint32_t tokens = limits.max_tokens;
   const std::uint32_t scored = limits.max_score_rows;
@@ -68,7 +57,7 @@ void Transformer::forward_logits(const ForwardBatch& batch, std::span<float> out
     throw Error(ErrorCode::internal,
                 text("room for ", out.size(), " logits, ", batch.score.size(), " rows of ",
                      hp_.info.n_vocab, " need ", wanted),
-                "Model::forward_logits");
+                "Model::forward_logits", "give room for every asked row");
   }
   const TensorView hidden = forward(batch);
   if (hidden.n_rows == 0) return;

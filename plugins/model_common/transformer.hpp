@@ -27,7 +27,6 @@ class Transformer final : public Model {
   Transformer(HyperParameters hp, RopeKind rope, ModelWeights weights, Backend& backend);
 
   const ModelInfo& info() const override { return hp_.info; }
-  std::uint64_t activation_bytes(const BatchLimits& limits) const override;
   void reserve(const BatchLimits& limits) override;
   void forward_stats(const ForwardBatch& batch, std::span<const StatsRequest> requests,
                      HeadStats& stats) override;

@@ -96,6 +96,44 @@ TEST(EngineBatch, GuidanceAddsAPairWithThePromptMasked) {
       << "only the prompt is hidden from the pair, what was committed is not";
 }
 
+// Guidance for the steps that have less than `below` positions left.
+Script guided_below(std::uint32_t below) {
+  Script script = commit_left_to_right(1);
+  script.plan = [inner = script.plan, below](const dllm_canvas& canvas, dllm_plan& plan,
+                                             std::vector<std::uint32_t>& positions) {
+    inner(canvas, plan, positions);
+    plan.guidance_scale = positions.size() < below ? 1.5f : 0;
+  };
+  return script;
+}
+
+TEST(EngineBatch, TakesMoreMemoryWhereGuidanceComesLate) {
+  FakeModel model;
+  Engine engine(model,
+                {.max_sequences = 1, .max_sequence_length = 4, .max_tokens = 8, .first_tokens = 4});
+  const auto id = engine.add(request_of(prompt_with_masks(1, 3), make_sampler(guided_below(3))));
+  EXPECT_EQ(engine.step().n_tokens, 4u);
+  EXPECT_EQ(model.limits.max_tokens, 4u);
+  EXPECT_EQ(engine.step().n_tokens, 8u);
+  EXPECT_EQ(model.limits.max_tokens, 8u);
+  while (engine.running()) engine.step();
+  EXPECT_EQ(engine.result(id).status, SequenceStatus::finished);
+}
+
+TEST(EngineBatch, GoesOnWithTheOthersWhereThatMemoryIsNotThere) {
+  FakeModel model;
+  model.most_tokens = 8;
+  Engine engine(
+      model, {.max_sequences = 2, .max_sequence_length = 4, .max_tokens = 16, .first_tokens = 8});
+  const auto plain = engine.add(request_of(prompt_with_masks(1, 3), make_sampler(guided_below(0))));
+  const auto late = engine.add(request_of(prompt_with_masks(1, 3), make_sampler(guided_below(3))));
+  engine.step();
+  EXPECT_THROW(engine.step(), Error);
+  engine.remove(late);
+  while (engine.running()) engine.step();
+  EXPECT_EQ(engine.result(plain).status, SequenceStatus::finished);
+}
+
 TEST(EngineBatch, RefusesWhatItWasNotMadeFor) {
   FakeModel model;
   Engine engine(model, {.max_sequences = 1, .max_sequence_length = 8, .max_tokens = 8});

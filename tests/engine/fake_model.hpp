@@ -44,10 +44,16 @@ class FakeModel : public Model {
   std::uint32_t forwards = 0;
   std::uint64_t tokens_computed = 0;
   BatchLimits limits;
+  std::uint32_t most_tokens = UINT32_MAX;  // that reserve() finds memory for
 
   const ModelInfo& info() const override { return info_; }
-  std::uint64_t activation_bytes(const BatchLimits&) const override { return 0; }
-  void reserve(const BatchLimits& given) override { limits = given; }
+  void reserve(const BatchLimits& given) override {
+    limits = {};
+    if (given.max_tokens > most_tokens) {
+      throw Error(ErrorCode::resource, "no memory", "fake model", "ask for less");
+    }
+    limits = given;
+  }
 
   void forward_stats(const ForwardBatch& batch, std::span<const StatsRequest> requests,
                      HeadStats& stats) override {

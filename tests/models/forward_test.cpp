@@ -104,17 +104,6 @@ TEST_F(ForwardTest, LogitsNeedRoomForEveryRow) {
   EXPECT_THROW(model->forward_logits(batch(score), out), Error);
 }
 
-TEST_F(ForwardTest, ActivationBytesAreWhatReserveAllocates) {
-  load(kDream);
-  EXPECT_EQ(model->activation_bytes(kLimits), backend.memory_bytes);
-  // More scored rows than tokens: duplicates are allowed.
-  const BatchLimits many{
-      .max_tokens = 5, .max_score_rows = 9, .max_sequences = 3, .max_sequence_length = 5};
-  backend.memory_bytes = 0;
-  model->reserve(many);
-  EXPECT_EQ(model->activation_bytes(many), backend.memory_bytes);
-}
-
 TEST_F(ForwardTest, ReserveTellsTheBackendTheWidestShapes) {
   load(kLlada);
   EXPECT_EQ(backend.limits.max_tokens, 12U);

@@ -17,7 +17,6 @@ class RecordingBackend final : public Backend {
   std::vector<std::string> imports;  ///< "name role", in order
   std::vector<std::string> ops;      ///< one line an operation; only while `record` is set
   std::vector<std::vector<std::int32_t>> written;  ///< by index list, in order of writing
-  std::uint64_t memory_bytes = 0;                  ///< of buffers, index lists and spans
   StepLimits limits;
   StepKey key;
   std::vector<AttentionSpan> last_spans;
@@ -33,15 +32,12 @@ class RecordingBackend final : public Backend {
   bool supports(Op, DType type) const override { return !unsupported.contains(type); }
 
   std::unique_ptr<Buffer> make_buffer(std::uint32_t rows, std::uint32_t cols) override {
-    memory_bytes += std::uint64_t{rows} * cols * sizeof(float);
     return std::make_unique<Buffer_>(rows, cols);
   }
   std::unique_ptr<IndexList> make_index_list(std::uint32_t capacity) override {
-    memory_bytes += capacity * sizeof(std::int32_t);
     return std::make_unique<List>(*this, capacity);
   }
   std::unique_ptr<AttentionSpans> make_attention_spans(std::uint32_t capacity) override {
-    memory_bytes += capacity * sizeof(AttentionSpan);
     return std::make_unique<Spans>(capacity);
   }
   void reserve(const StepLimits& wanted) override { limits = wanted; }

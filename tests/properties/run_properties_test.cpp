@@ -118,6 +118,7 @@ class Machine {
           std::max(limits.max_sequence_length, static_cast<std::uint32_t>(request.ids.size()));
       limits.max_tokens += check_request(request, model_->info());
     }
+    limits.first_tokens = limits.max_tokens / 2;  // the first step takes the rest
     Engine engine(*model_, limits);
     std::map<SequenceId, std::size_t> place;
     for (const SequenceRequest& request : requests) {

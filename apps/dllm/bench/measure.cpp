@@ -32,9 +32,11 @@ class Listening {
 };
 
 EngineLimits limits_of(const RunPlan& plan, const BenchWork& work) {
+  const auto length = static_cast<std::uint32_t>(plan.request.ids.size());
   return {.max_sequences = 1,
-          .max_sequence_length = static_cast<std::uint32_t>(plan.request.ids.size()),
-          .max_tokens = plan.forward_tokens,
+          .max_sequence_length = length,
+          .max_tokens = 2 * length,
+          .first_tokens = plan.forward_tokens,
           .full_logits = !work.asked_rows};
 }
 

@@ -143,7 +143,8 @@ Outcome generate(const Settings& settings, const RunPlan& plan, Model& model,
   const auto length = static_cast<std::uint32_t>(plan.request.ids.size());
   Engine engine(model, {.max_sequences = 1,
                         .max_sequence_length = length,
-                        .max_tokens = plan.forward_tokens,
+                        .max_tokens = 2 * length,
+                        .first_tokens = plan.forward_tokens,
                         .full_logits = settings.flag("full-logits"),
                         .record_top_list = watchers.trace ? kTraceTopList : 0});
   SequenceRequest request = plan.request;

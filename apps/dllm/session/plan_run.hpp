@@ -58,7 +58,7 @@ struct RunPlan {
   std::vector<OptionInfo> sampler_options;  ///< as the sampler describes them
   std::vector<std::int32_t> prompt;
   SequenceRequest request;           ///< canvas: prompt, then --predict masks
-  std::uint32_t forward_tokens = 0;  ///< rows of its widest forward
+  std::uint32_t forward_tokens = 0;  ///< rows of its first forward
   double prompt_ms = 0;              ///< tokenising the prompt
 };
 /// The part of it behind tokenising: the canvas is `prompt` and then n_predict masks.

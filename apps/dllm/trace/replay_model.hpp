@@ -21,7 +21,6 @@ class ReplayModel final : public Model {
   explicit ReplayModel(const Trace& trace);
 
   const ModelInfo& info() const override { return info_; }
-  std::uint64_t activation_bytes(const BatchLimits&) const override { return 0; }
   void reserve(const BatchLimits&) override {}
   /// Throws Error (unsupported) for a position that was not recorded.
   void forward_stats(const ForwardBatch& batch, std::span<const StatsRequest> requests,

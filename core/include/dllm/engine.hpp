@@ -96,7 +96,10 @@ struct EngineLimits {
   std::uint32_t max_sequences = 1;
   std::uint32_t max_sequence_length = 0;
   std::uint32_t max_tokens = 0;  ///< of a forward, guidance pairs included
-  bool full_logits = false;      ///< score every position, as a generic runtime would
+  /// Rows to take memory for at once; more when a step first brings more, as where a sampler turns
+  /// guidance on late. 0: max_tokens.
+  std::uint32_t first_tokens = 0;
+  bool full_logits = false;  ///< score every position, as a generic runtime would
   /// Above 0: score every position with all statistics and a top list of this length (at most 64),
   /// for recorders. The tokens are the same.
   std::uint32_t record_top_list = 0;
@@ -105,12 +108,12 @@ struct EngineLimits {
 /// Everything about a request that can be found wrong without weights: sizes, ids, context, and
 /// what the sampler says to this canvas (a run is started, planned once and dropped). Throws Error
 /// (bad_usage) with the numbers. Returns the tokens one forward of it takes: the canvas, or twice
-/// the canvas where the plan is guided; sum them up for EngineLimits::max_tokens.
+/// the canvas where the first plan is guided; sum them up for EngineLimits::first_tokens.
 std::uint32_t check_request(const SequenceRequest& request, const ModelInfo& model);
 
 class Engine {
  public:
-  /// Reserves everything a step within the limits needs. Throws Error (resource) with the numbers.
+  /// Reserves everything a step of first_tokens needs. Throws Error (resource) with the numbers.
   Engine(Model& model, const EngineLimits& limits);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -122,7 +125,8 @@ class Engine {
   void remove(SequenceId id);
 
   bool running() const noexcept;
-  /// Advances every running sequence by one forward. The report lives until the next call.
+  /// Advances every running sequence by one forward. The report lives until the next call. Throws
+  /// what the model throws: Error (resource) where a wider step than before finds no memory.
   const StepReport& step();
 
   SequenceResult result(SequenceId id) const;

@@ -88,9 +88,8 @@ class Model {
   virtual ~Model() = default;
 
   virtual const ModelInfo& info() const = 0;
-  /// Bytes of activation memory reserve() would take: checked before the first step.
-  virtual std::uint64_t activation_bytes(const BatchLimits& limits) const = 0;
-  /// Allocates everything a step within the limits needs; a forward allocates nothing.
+  /// Allocates everything a step within the limits needs; a forward allocates nothing. Called again
+  /// for other limits, and after a failure. Throws Error (resource).
   virtual void reserve(const BatchLimits& limits) = 0;
   /// One forward, then statistics of the scored rows. Throws Error (unsupported) for mask kinds and
   /// cache uses that are not built.

@@ -114,12 +114,14 @@ struct Engine::Impl {
   void plan_all();
   void plan_one(Sequence& sequence);
   void guard_progress(const Sequence& sequence) const;
+  void reserve(std::uint32_t n_tokens);
   void size_answers();
   void apply_answers(std::size_t index);
   void apply(Sequence& sequence, const dllm_stats& answers, const dllm_stats& all, bool forward);
 
   Model& model;
   EngineLimits limits;
+  std::uint32_t reserved_tokens = 0;
   ProfileSink* profile = nullptr;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences;
   SequenceId next_id = 1;
@@ -197,6 +199,16 @@ void Engine::Impl::plan_all() {
   }
 }
 
+void Engine::Impl::reserve(std::uint32_t n_tokens) {
+  reserved_tokens = 0;  // a failure leaves the model with nothing, and the next step asks again
+  // A guided sequence is two in the batch; every row of a forward may be asked for.
+  model.reserve({.max_tokens = n_tokens,
+                 .max_score_rows = n_tokens,
+                 .max_sequences = 2 * limits.max_sequences,
+                 .max_sequence_length = limits.max_sequence_length});
+  reserved_tokens = n_tokens;
+}
+
 void Engine::Impl::size_answers() {
   std::uint32_t n_prob_of = 0;
   std::uint32_t n_top = 0;
@@ -204,7 +216,7 @@ void Engine::Impl::size_answers() {
     n_prob_of = std::max(n_prob_of, static_cast<std::uint32_t>(request.prob_of.size()));
     n_top = std::max(n_top, request.top_list);
   }
-  stats.reserve(limits.max_tokens, n_prob_of, n_top);
+  stats.reserve(reserved_tokens, n_prob_of, n_top);
 }
 
 void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, const dllm_stats& all,
@@ -269,6 +281,7 @@ const StepReport& Engine::Impl::step() {
   report.apply_ms = 0;
   if (batch.empty()) return report;
 
+  if (batch.n_tokens() > reserved_tokens) reserve(batch.n_tokens());
   start = Clock::now();
   size_answers();
   model.forward_stats(batch.forward(), batch.requests(), stats);
@@ -285,15 +298,12 @@ const StepReport& Engine::Impl::step() {
 
 Engine::Engine(Model& model, const EngineLimits& limits)
     : impl_(std::make_unique<Impl>(model, limits)) {
-  // A guided sequence is two in the batch; every row of a forward may be asked for.
-  model.reserve({.max_tokens = limits.max_tokens,
-                 .max_score_rows = limits.max_tokens,
-                 .max_sequences = 2 * limits.max_sequences,
-                 .max_sequence_length = limits.max_sequence_length});
+  const std::uint32_t first = limits.first_tokens > 0 ? limits.first_tokens : limits.max_tokens;
+  impl_->reserve(std::min(first, limits.max_tokens));
   impl_->in_batch.reserve(limits.max_sequences);
   impl_->report.sequences.reserve(limits.max_sequences);
   impl_->report.edits.reserve(limits.max_tokens);
-  impl_->stats.reserve(limits.max_tokens, 0, 0);
+  impl_->stats.reserve(impl_->reserved_tokens, 0, 0);
 }
 
 Engine::~Engine() = default;

@@ -28,10 +28,6 @@ class BigramModel final : public Model {
 
   const ModelInfo& info() const override { return info_; }
 
-  std::uint64_t activation_bytes(const BatchLimits& limits) const override {
-    return std::uint64_t{limits.max_score_rows} * (info_.width * sizeof(float) + sizeof(int));
-  }
-
   void reserve(const BatchLimits& limits) override {
     backend_.reserve({.max_tokens = limits.max_score_rows,
                       .max_score_rows = limits.max_score_rows,
