@@ -75,7 +75,7 @@ class BytePairEncoder {
   bool ignore_merges_ = false;
   std::array<std::int32_t, 256> byte_ids_{};
   std::deque<std::string> extra_;  ///< strings that are no token; a deque keeps views valid
-  std::unordered_map<std::string_view, std::int32_t> extra_symbols_;
+  std::unordered_map<std::string_view, std::int32_t, KeyedHash> extra_symbols_;
   PairTable merges_;
 };
 

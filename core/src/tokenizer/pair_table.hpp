@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/keyed_hash.hpp"
+
 namespace dllm::tokenizing {
 
 struct Merge {
@@ -16,7 +18,8 @@ struct Merge {
   bool exists() const { return rank != kNone; }
 };
 
-/// Open addressing with linear probing: a lookup, hit or miss, touches about one cache line.
+/// Open addressing with linear probing: a lookup, hit or miss, touches about one cache line. Keyed,
+/// so that no file can hold merges that all meet in one place.
 class PairTable {
  public:
   explicit PairTable(std::size_t n_pairs) : slots_(std::bit_ceil(2 * n_pairs + 2)) {
@@ -45,14 +48,22 @@ class PairTable {
            static_cast<std::uint32_t>(right);
   }
 
+  // Two products, the first with a secret number: its low bits are weak, so its high ones are
+  // folded into them before the second (Fibonacci hashing), whose high bits choose the slot.
+  std::uint64_t hash_of(std::uint64_t key) const {
+    const std::uint64_t mixed = (key ^ key_.first) * (key_.second | 1);
+    return (mixed ^ mixed >> 32) * 0x9E3779B97F4A7C15u;
+  }
+
   // Of the key's slot, or of the free one where it would go.
   std::size_t position(std::uint64_t key) const {
-    std::size_t at = key * 0x9E3779B97F4A7C15u >> shift_;  // Fibonacci hashing
+    std::size_t at = hash_of(key) >> shift_;
     while (slots_[at].merge.exists() && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
     return at;
   }
 
   std::vector<Slot> slots_;
+  HashKey key_ = hash_key();
   int shift_ = 0;
 };
 

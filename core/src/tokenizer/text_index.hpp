@@ -4,14 +4,15 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string_view>
 #include <vector>
+
+#include "base/keyed_hash.hpp"
 
 namespace dllm::tokenizing {
 
 /// Open addressing over (hash, id): the bytes themselves, which `bytes_of(id)` gives, are read only
-/// where the hash is the same. Loading a vocabulary is mostly such lookups.
+/// where the hash is the same. Loading a vocabulary is mostly such lookups. Keyed, as PairTable.
 class TextIndex {
  public:
   explicit TextIndex(std::size_t n_texts) : slots_(std::bit_ceil(2 * n_texts + 2)) {}
@@ -36,9 +37,7 @@ class TextIndex {
     std::int32_t id = -1;
   };
 
-  static std::size_t hash_of(std::string_view bytes) {
-    return std::hash<std::string_view>{}(bytes);
-  }
+  static std::size_t hash_of(std::string_view bytes) { return keyed_hash(bytes); }
   static std::uint32_t tag_of(std::size_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
 
   // Of the text's slot, or of the free one where it would go.
