@@ -1,7 +1,7 @@
 // dllm bench --compare: this result against an older one.
 //
 //   const Json old = read_bench_result("old.json", "--compare, command line");
-//   Comparison comparison = compare(old, "old.json", bench_json(result));
+//   const Json comparison = compare_json(old, "old.json", bench_json(result));
 //
 // Thread rule: pure functions.
 #pragma once

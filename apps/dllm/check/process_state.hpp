@@ -1,9 +1,8 @@
 // What a plugin shares with the whole process, to see whether it leaves that alone.
 //
 //   const ProcessState before = process_state();
-//   ...                                             // foreign code
-//   changed_state(before, process_state());         // "the working folder, from /a to /b", or
-//   empty
+//   ...                                       // foreign code
+//   changed_state(before, process_state());   // "the working folder, from /a to /b"; else empty
 //
 // Thread rule: any thread; signal masks are the calling thread's.
 #pragma once

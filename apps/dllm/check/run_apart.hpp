@@ -1,7 +1,7 @@
 // Running foreign code where it can do no harm: in a child process, with a time limit.
 //
-//   Apart result = run_apart([] { ...; return std::string("what it found"); },
-//   std::chrono::seconds(20));
+//   const auto work = [] { ...; return std::string("what it found"); };
+//   Apart result = run_apart(work, std::chrono::seconds(20));
 //
 // The child is a copy of this process, so everything it reaches is there; nothing it changes comes
 // back but its text. Thread rule: call while this process has one thread.

@@ -1,4 +1,4 @@
-// "step 12  96 of 128 left  5.2 s" in one line of a terminal.
+// "step 12 after 5.2 s, 96 of 128 left" in one line of a terminal.
 #pragma once
 
 #include "output/console.hpp"

@@ -1,8 +1,9 @@
 // Fields of a trace line, checked as they are read: a trace may come from anybody.
 //
 //   const Fields line(json, "an edit");
-//   line.integer<std::uint32_t>("position", 0, 4095);   // throws Fault: "position of an edit is
-//   -1, line.list("rows", 100);                             // allowed are 0 to 4095"
+//   line.integer<std::uint32_t>("position", 0, 4095);
+//   // throws Fault: "position of an edit is -1, allowed are 0 to 4095"
+//   line.list("rows", 100);
 //
 // Thread rule: values, any thread.
 #pragma once
