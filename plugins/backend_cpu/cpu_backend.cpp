@@ -57,11 +57,9 @@ void CpuAttentionSpans::write(std::span<const AttentionSpan> spans) {
   DLLM_ASSERT(spans.size() <= spans_.capacity());
   for (const AttentionSpan& span : spans) {
     if (span.mask == MaskKind::full) continue;
-    const char* names[] = {"full", "block_causal", "prefix_causal", "window"};
-    throw Error(
-        ErrorCode::unsupported,
-        std::string("attention mask '") + names[static_cast<int>(span.mask)] + "' is not built",
-        "backend cpu", "only full attention can be run");
+    throw Error(ErrorCode::unsupported,
+                "attention mask '" + std::string(mask_kind_name(span.mask)) + "' is not built",
+                "backend cpu", "only full attention can be run");
   }
   spans_.assign(spans.begin(), spans.end());
 }

@@ -63,10 +63,6 @@ std::uint32_t keep_top_k(std::uint32_t k, Candidate* candidates, std::uint32_t n
   return static_cast<std::uint32_t>(end - candidates);
 }
 
-bool has_filter(const StatsRequest& request, std::uint32_t n_vocab) {
-  return request.top_p < 1 || (request.top_k > 0 && request.top_k < n_vocab);
-}
-
 std::uint32_t filter(const StatsRequest& request, const float* logits, std::uint32_t n_vocab,
                      float max, Candidate* kept) {
   std::uint32_t n = list_finite(logits, n_vocab, kept);
@@ -127,9 +123,7 @@ void write_top_list(const HeadRow& row, const TilePartial& whole, const float* l
 }  // namespace
 
 bool needs_whole_row(const StatsRequest& request, std::uint32_t n_vocab) {
-  if ((request.want & kStatTopList) != 0) return true;
-  const bool filtered_draw = (request.want & kStatSampled) != 0 && request.temperature > 0;
-  return has_filter(request, n_vocab) && (filtered_draw || request.domain == Domain::filtered);
+  return (request.want & kStatTopList) != 0 || filters_matter(request, n_vocab);
 }
 
 std::uint32_t stored_rows(std::uint32_t n_vocab) {

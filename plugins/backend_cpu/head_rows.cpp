@@ -66,12 +66,6 @@ bool has_no_confidence(const StatsRequest& request, std::int32_t id) {
          request.suppress_confidence.end();
 }
 
-float confidence_inverse_temperature(const StatsRequest& request) {
-  if (request.domain == Domain::raw || request.temperature <= 0) return 1;
-  return static_cast<float>(std::min(1.0 / static_cast<double>(request.temperature),
-                                     static_cast<double>(std::numeric_limits<float>::max())));
-}
-
 double noised(const StatsRequest& request, std::uint32_t position, std::int32_t id, float logit) {
   const double u = dllm_philox_uniform(request.seed, request.step, position,
                                        static_cast<std::uint32_t>(id), DLLM_DRAW_CANDIDATE);

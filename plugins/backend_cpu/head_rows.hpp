@@ -52,9 +52,6 @@ bool suppress_confidence(const StatsRequest& request, std::uint32_t first_id, st
                          float* logits);
 bool has_no_confidence(const StatsRequest& request, std::int32_t id);
 
-/// 1 / T of the distribution confidence is taken from; finite.
-float confidence_inverse_temperature(const StatsRequest& request);
-
 /// Raises `best` by the candidates of one stretch (first_id a multiple of 4), temperature > 0.
 /// best.value starts as the value of any of the row's candidates, so that few need a logarithm; its
 /// id is -1 until one here reaches it.

@@ -26,16 +26,6 @@ bool is_stored(const HeadRow& row, std::uint32_t n_vocab) {
   return needs_whole_row(*row.request, n_vocab);
 }
 
-void check_request(const StatsRequest& request, std::uint32_t n_rows, const HeadStats& stats) {
-  const std::uint64_t count = request.positions.size();
-  DLLM_ASSERT(request.first_row + count <= n_rows &&
-              request.first_row + count <= stats.sampled.size());
-  DLLM_ASSERT(!request.guided || request.guidance_first_row + count <= n_rows);
-  DLLM_ASSERT(request.prob_of.size() <= kProbes);
-  DLLM_ASSERT((request.want & kStatProbOf) == 0 || request.prob_of.size() <= stats.prob_of_stride);
-  DLLM_ASSERT((request.want & kStatTopList) == 0 || request.top_list <= stats.top_stride);
-}
-
 // Statistics that are a region of their own, inside the head's span.
 class StatsTimer {
  public:
@@ -96,7 +86,10 @@ void CpuBackend::head_stats(TensorView hidden, const Weight& norm, float eps, co
                             std::span<const StatsRequest> requests, HeadStats& stats) {
   const Matrix& matrix = matrix_of(output);
   DLLM_ASSERT(matrix.n_cols() == hidden.n_cols);
-  for (const StatsRequest& request : requests) check_request(request, hidden.n_rows, stats);
+  for (const StatsRequest& request : requests) {
+    require_room(request, hidden.n_rows, stats);
+    DLLM_ASSERT(request.prob_of.size() <= kProbes);
+  }
   list_head_rows(requests, matrix.n_rows());
   if (head_rows_.empty()) return;
   StageTimer timer(profile_, Stage::head, "head_stats");

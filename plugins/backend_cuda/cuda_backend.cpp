@@ -84,11 +84,9 @@ void CudaAttentionSpans::write(std::span<const AttentionSpan> spans) {
   DLLM_ASSERT(spans.size_bytes() <= staging_.bytes());
   for (const AttentionSpan& span : spans) {
     if (span.mask == MaskKind::full) continue;
-    const char* names[] = {"full", "block_causal", "prefix_causal", "window"};
-    throw Error(
-        ErrorCode::unsupported,
-        std::string("attention mask '") + names[static_cast<int>(span.mask)] + "' is not built",
-        "backend cuda", "only full attention can be run");
+    throw Error(ErrorCode::unsupported,
+                "attention mask '" + std::string(mask_kind_name(span.mask)) + "' is not built",
+                "backend cuda", "only full attention can be run");
   }
   size_ = static_cast<std::uint32_t>(spans.size());
   if (spans.empty()) return;

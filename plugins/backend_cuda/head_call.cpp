@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "cuda_backend.hpp"
 #include "cuda_check.hpp"
@@ -13,30 +12,6 @@ namespace dllm::cuda {
 namespace {
 
 constexpr std::uint64_t kLogitsBytes = 256u << 20;
-
-bool has_filter(const StatsRequest& request, std::uint32_t n_vocab) {
-  return request.top_p < 1 || (request.top_k > 0 && request.top_k < n_vocab);
-}
-
-bool filters_matter(const StatsRequest& request, std::uint32_t n_vocab) {
-  const bool draw = (request.want & kStatSampled) != 0 && request.temperature > 0;
-  return has_filter(request, n_vocab) && (draw || request.domain == Domain::filtered);
-}
-
-float confidence_inverse_temperature(const StatsRequest& request) {
-  if (request.domain == Domain::raw || request.temperature <= 0) return 1;
-  return static_cast<float>(std::min(1.0 / static_cast<double>(request.temperature),
-                                     static_cast<double>(std::numeric_limits<float>::max())));
-}
-
-void check_request(const StatsRequest& request, std::uint32_t n_rows, const HeadStats& stats) {
-  const std::uint64_t count = request.positions.size();
-  DLLM_ASSERT(request.first_row + count <= n_rows &&
-              request.first_row + count <= stats.sampled.size());
-  DLLM_ASSERT(!request.guided || request.guidance_first_row + count <= n_rows);
-  DLLM_ASSERT((request.want & kStatProbOf) == 0 || request.prob_of.size() <= stats.prob_of_stride);
-  DLLM_ASSERT((request.want & kStatTopList) == 0 || request.top_list <= stats.top_stride);
-}
 
 void write_answer(const StatsRequest& request, const RowAnswer& answer, std::uint32_t row,
                   HeadStats& stats) {
@@ -133,7 +108,7 @@ void CudaBackend::head_stats(TensorView hidden, const Weight& norm, float eps, c
   const auto* matrix = dynamic_cast<const Matrix*>(&output);
   const auto* norm_vector = dynamic_cast<const Vector*>(&norm);
   DLLM_ASSERT(matrix != nullptr && norm_vector != nullptr && matrix->n_cols() == hidden.n_cols);
-  for (const StatsRequest& request : requests) check_request(request, hidden.n_rows, stats);
+  for (const StatsRequest& request : requests) require_room(request, hidden.n_rows, stats);
   if (hidden.n_rows == 0 || requests.empty()) return;
   const Panel panel = head_input(hidden, *norm_vector, eps);
   describe(requests, matrix->n_rows());

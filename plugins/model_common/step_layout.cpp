@@ -9,39 +9,25 @@
 namespace dllm::model_common {
 namespace {
 
-std::string_view mask_name(MaskKind mask) {
-  switch (mask) {
-    case MaskKind::full:
-      return "full";
-    case MaskKind::block_causal:
-      return "block_causal";
-    case MaskKind::prefix_causal:
-      return "prefix_causal";
-    case MaskKind::window:
-      return "window";
-  }
-  return "unknown";
-}
-
 void refuse_unbuilt(const SequenceSlice& sequence, std::size_t number) {
   const auto refuse = [number](std::string fact, std::string fix) {
     throw Error(ErrorCode::unsupported, std::move(fact), text("sequence ", number, " of the batch"),
                 std::move(fix));
   };
   if (sequence.mask != MaskKind::full) {
-    refuse(text("attention mask kind ", mask_name(sequence.mask), " is not built (built: full)"),
-           "use a sampler that works on full attention");
+    refuse(
+        text("attention mask kind ", mask_kind_name(sequence.mask), " is not built (built: full)"),
+        "use a sampler that works on full attention");
   }
   if (sequence.cache.read || sequence.cache.write) {
-    refuse(
-        text("cache use (handle ", sequence.cache.handle, ", ", sequence.cache.read ? "read" : "",
-             sequence.cache.write ? " write" : "", ") is not built"),
-        "run without a cache");
+    refuse(text("cache use (handle ", sequence.cache.handle, sequence.cache.read ? ", read" : "",
+                sequence.cache.write ? ", write" : "", ") is not built"),
+           "run without a cache");
   }
 }
 
 [[noreturn]] void contradiction(std::string fact) {
-  throw Error(ErrorCode::internal, std::move(fact), "ForwardBatch");
+  throw Error(ErrorCode::internal, std::move(fact), "ForwardBatch", "report it: a bug in dllm");
 }
 
 void check_ids(std::span<const std::int32_t> ids, std::uint32_t n_vocab) {

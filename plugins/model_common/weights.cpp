@@ -14,14 +14,6 @@
 namespace dllm::model_common {
 namespace {
 
-std::string shape_text(const std::vector<std::uint64_t>& shape) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return out + "]";
-}
-
 std::string_view op_name(Op op) {
   switch (op) {
     case Op::embed:

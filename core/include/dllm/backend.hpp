@@ -20,6 +20,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dllm/dtype.hpp"
@@ -73,6 +75,21 @@ class IndexList {
 /// Who may see whom inside one sequence. Only `full` is built; the others are reserved and refused
 /// by name.
 enum class MaskKind : std::uint8_t { full, block_causal, prefix_causal, window };
+
+/// As messages name it: "block_causal".
+inline std::string_view mask_kind_name(MaskKind mask) {
+  switch (mask) {
+    case MaskKind::full:
+      return "full";
+    case MaskKind::block_causal:
+      return "block_causal";
+    case MaskKind::prefix_causal:
+      return "prefix_causal";
+    case MaskKind::window:
+      return "window";
+  }
+  return "unknown";
+}
 
 /// One sequence of an attention call: queries are rows [q_begin, q_begin + q_count) of q and out,
 /// keys and values rows [kv_begin, kv_begin + kv_count) of k and v.
@@ -269,9 +286,9 @@ class Backend {
                          const Weight& up, const Weight& down) = 0;
   /// dst[i] = src[rows[i]]. dst must not alias src.
   virtual void copy_rows(TensorView src, const IndexList& rows, TensorView dst) = 0;
-  /// Head and statistics in one op: the logits of RMSNorm(hidden) under `output`, tile by tile, and
-  /// per asked row what `requests` want (head_stats.hpp defines every figure). Rows x vocabulary is
-  /// never stored whole. Blocks until `stats` is filled.
+  /// Head and statistics in one op: the logits of RMSNorm(hidden) under `output`, some at a time,
+  /// and per asked row what `requests` want (head_stats.hpp defines every figure). What it stores
+  /// of them does not grow with rows x vocabulary. Blocks until `stats` is filled.
   virtual void head_stats(TensorView hidden, const Weight& norm, float eps, const Weight& output,
                           std::span<const StatsRequest> requests, HeadStats& stats) = 0;
   /// Opt-in: whole logits of every row of hidden to the host, out[r * n_vocab + v]. Blocks.

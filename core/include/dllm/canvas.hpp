@@ -19,8 +19,9 @@ namespace dllm {
 
 class Canvas {
  public:
-  /// Editable positions that hold the mask id are masked, other editable ones committed, the rest
-  /// fixed. Where `facts` name a trained block length, blocks start at its multiples.
+  /// `ids` and `editable` are of one length. Editable positions (not 0) that hold the mask id are
+  /// masked, other editable ones committed, the rest fixed. Where `facts` name a trained block
+  /// length, blocks start at its multiples.
   Canvas(std::vector<std::int32_t> ids, std::vector<std::uint8_t> editable,
          const dllm_model_facts& facts);
 

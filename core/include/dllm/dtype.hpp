@@ -3,7 +3,8 @@
 //   const DTypeInfo* info = find_dtype(raw_id);   // nullptr: no such type
 //   info->block_size                              // elements per block
 //
-// Ids, names and sizes: ggml `ggml.h` and `ggml-common.h`.
+// Ids, names and sizes: ggml `ggml.h` and `ggml-common.h`. Thread rule: constant tables, any
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -70,6 +70,9 @@ struct MetadataEntry {
   std::variant<std::int64_t, std::uint64_t, double, bool, std::string_view, MetadataArray> value;
 };
 
+/// "[4096, 126464]"
+std::string shape_text(std::span<const std::uint64_t> shape);
+
 struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
@@ -78,7 +81,7 @@ struct TensorInfo {
   std::uint64_t bytes = 0;           ///< size of its data
   std::uint32_t part = 0;            ///< which split part holds it
   std::uint64_t n_elements() const noexcept;
-  std::string shape_text() const;  ///< "[4096, 126464]"
+  std::string shape_text() const { return dllm::shape_text(shape); }
 };
 
 /// One file of a model.

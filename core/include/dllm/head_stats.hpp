@@ -22,11 +22,23 @@
 //   prob_of[j]    D(ids[j])
 //   top list      the k largest D with ids (ties: lower id first)
 //   non_finite    a logit of the row is NaN or +inf, or all are -inf: the others mean nothing
+//
+//   HeadStats stats;
+//   stats.reserve(160, 0, 0);
+//   backend.head_stats(hidden, *norm, eps, *output, requests, stats);
+//   stats.entropy[request.first_row]                          // of the request's first position
+//
+// Thread rule: values and pure functions.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
+
+#include "dllm/error.hpp"
 
 namespace dllm {
 
@@ -67,7 +79,25 @@ struct StatsRequest {
   float guidance_scale = 0;
 };
 
-/// Answers, indexed by row of `hidden` (conditional rows only). Sized once by reserve().
+/// The filters leave out an id at all.
+inline bool has_filter(const StatsRequest& request, std::uint32_t n_vocab) {
+  return request.top_p < 1 || (request.top_k > 0 && request.top_k < n_vocab);
+}
+
+/// An answer asked for depends on which ids the filters leave out (the top list aside).
+inline bool filters_matter(const StatsRequest& request, std::uint32_t n_vocab) {
+  const bool draw = (request.want & kStatSampled) != 0 && request.temperature > 0;
+  return has_filter(request, n_vocab) && (draw || request.domain == Domain::filtered);
+}
+
+/// 1/T of the softmax that is D; finite for every T.
+inline float confidence_inverse_temperature(const StatsRequest& request) {
+  if (request.domain == Domain::raw || request.temperature <= 0) return 1;
+  return static_cast<float>(std::min(1.0 / static_cast<double>(request.temperature),
+                                     static_cast<double>(std::numeric_limits<float>::max())));
+}
+
+/// Answers, indexed by row of `hidden` (conditional rows only). Sized by reserve().
 struct HeadStats {
   std::vector<std::int32_t> sampled;
   std::vector<float> sampled_prob;
@@ -83,6 +113,8 @@ struct HeadStats {
   std::uint32_t prob_of_stride = 0;
   std::uint32_t top_stride = 0;
 
+  /// Room for the answers of `n_rows` rows, with `n_prob_of` probabilities and a top list of
+  /// `n_top` each. Old answers are lost; memory is taken only where there was less.
   void reserve(std::uint32_t n_rows, std::uint32_t n_prob_of, std::uint32_t n_top) {
     sampled.resize(n_rows);
     sampled_prob.resize(n_rows);
@@ -99,5 +131,16 @@ struct HeadStats {
     top_stride = n_top;
   }
 };
+
+/// Asserts that the request's rows lie below `n_rows` and its answers have room in `stats`.
+inline void require_room(const StatsRequest& request, std::uint32_t n_rows,
+                         const HeadStats& stats) {
+  const std::uint64_t count = request.positions.size();
+  DLLM_ASSERT(request.first_row + count <= n_rows &&
+              request.first_row + count <= stats.sampled.size());
+  DLLM_ASSERT(!request.guided || request.guidance_first_row + count <= n_rows);
+  DLLM_ASSERT((request.want & kStatProbOf) == 0 || request.prob_of.size() <= stats.prob_of_stride);
+  DLLM_ASSERT((request.want & kStatTopList) == 0 || request.top_list <= stats.top_stride);
+}
 
 }  // namespace dllm

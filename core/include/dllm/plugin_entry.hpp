@@ -2,6 +2,8 @@
 // and the entry that hands out its factory.
 //
 //   DLLM_BACKEND_PLUGIN("cpu", "1.0.0", "CPU backend", CpuBackendFactory)
+//
+// Thread rule: the factory is made once, whoever calls the entry first.
 #pragma once
 
 #include "dllm/build_tag.h"

@@ -6,7 +6,7 @@
 //
 // Every member is bytes, so a block has no padding and may start at any address. Multi-byte fields
 // are little-endian. "lo" and "hi" are a byte's low and high nibble. Formulas: quant.hpp's
-// decoders. Source: ggml `ggml-common.h`, block_*.
+// decoders. Source: ggml `ggml-common.h`, block_*. Thread rule: values.
 #pragma once
 
 #include <array>

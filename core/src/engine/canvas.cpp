@@ -30,6 +30,7 @@ Canvas::Canvas(std::vector<std::int32_t> ids, std::vector<std::uint8_t> editable
       edited_at_(ids_.size(), 0),
       mask_id_(facts.mask_id),
       n_tokens_(facts.n_tokens) {
+  DLLM_ASSERT(editable_.size() == ids_.size());
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     if (editable_[i] == 0) continue;
     const bool masked = ids_[i] == mask_id_;

@@ -78,7 +78,9 @@ std::uint64_t TensorInfo::n_elements() const noexcept {
   return product;
 }
 
-std::string TensorInfo::shape_text() const { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(std::span<const std::uint64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 std::optional<std::uint32_t> GgufFile::find_u32(std::string_view key) const {
   const MetadataEntry* entry = find(key);

@@ -23,8 +23,9 @@ std::string text_of(const char* text) { return text == nullptr ? std::string() :
 std::string judge_pair(const std::vector<OptionInfo>& infos, const std::string& owner,
                        const std::string& option, const std::string& value) {
   const auto info = std::ranges::find(infos, option, &OptionInfo::name);
-  if (info == infos.end())
+  if (info == infos.end()) {
     return fmt::format("{} names option '{}', which is not its own", owner, option);
+  }
   try {
     parse_option(*info, value, owner);
   } catch (const Error& error) {

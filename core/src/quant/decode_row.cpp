@@ -89,7 +89,7 @@ void decode_row(DType dtype, std::span<const std::byte> bytes, std::span<float> 
   const Decoder decode = find_decoder(dtype);
   if (decode == nullptr) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("tensor type {} has no decoder", dtype_name(dtype)), {},
+                fmt::format("tensor type {} has no decoder", dtype_name(dtype)), "decode_row",
                 fmt::format("requantise to one of: {}", supported_names()));
   }
   DLLM_ASSERT(out.size() % dtype_info(dtype).block_size == 0);

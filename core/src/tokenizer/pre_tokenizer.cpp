@@ -91,7 +91,8 @@ struct PieceSplitter::Scratch::Memory {
 
 PieceSplitter::Scratch::Scratch() : memory_(std::make_unique<Memory>()) {
   if (!memory_->match || !memory_->context) {
-    throw Error(ErrorCode::resource, "no memory for the pre-tokenizer's matcher");
+    throw Error(ErrorCode::resource, "no memory for the pre-tokenizer's matcher", "PCRE2",
+                "free memory, or raise the limit on it (ulimit -v)");
   }
   // A piece may be as long as the text; the table's patterns are linear, so no limit is needed.
   pcre2_set_match_limit(memory_->context.get(), UINT32_MAX);
