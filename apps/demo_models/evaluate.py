@@ -57,7 +57,8 @@ def markdown(table, rates) -> str:
         kind = "exact match" if TASKS[name].one_answer else "checker"
         lines.append(f"| {name} | {kind} | " + " | ".join(f"{100 * row[r]:.0f}" for r in rates) + " |")
     exact = [row for name, row in table.items() if TASKS[name].one_answer]
-    lines.append("| mean of exact match | | " + " | ".join(f"{100 * sum(r[k] for r in exact) / len(exact):.1f}" for k in rates) + " |")
+    means = [100 * sum(row[rate] for row in exact) / len(exact) for rate in rates]
+    lines.append("| mean of exact match | | " + " | ".join(f"{mean:.1f}" for mean in means) + " |")
     return "\n".join(lines) + "\n"
 
 

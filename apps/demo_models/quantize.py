@@ -92,7 +92,8 @@ def scales_and_codes(x, top):
     codes = ((groups + low) * safe_inverse(step)).round().clamp(0, top).to(torch.uint8)
     sc, mn = sc.to(torch.uint8), mn.to(torch.uint8)
     # Pairs 0-3 keep their six bits; pairs 4-7 have four bits in the last bytes and two on top of the first ones.
-    packed = torch.cat((sc[:, :4] | sc[:, 4:] >> 4 << 6, mn[:, :4] | mn[:, 4:] >> 4 << 6, sc[:, 4:] & 15 | (mn[:, 4:] & 15) << 4), -1)
+    packed = torch.cat((sc[:, :4] | sc[:, 4:] >> 4 << 6, mn[:, :4] | mn[:, 4:] >> 4 << 6,
+                        sc[:, 4:] & 15 | (mn[:, 4:] & 15) << 4), -1)
     return torch.cat((d_bytes, dmin_bytes, packed), -1), codes
 
 

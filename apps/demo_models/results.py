@@ -101,10 +101,10 @@ def write_curves(runs: list[Path]) -> None:
             csv.writer(out, lineterminator="\n").writerows(
                 [("run", "step", "seconds", "loss", "examples_made"),
                  *((int(n), int(step), round(s, 1), loss, int(made)) for n, step, s, loss, made in rows)])
-    (OUT / "loss.svg").write_text(svg(curves, len(runs)))
+    (OUT / "loss.svg").write_text(svg(curves))
 
 
-def svg(curves: dict, n_runs: int) -> str:
+def svg(curves: dict) -> str:
     end = max(rows[-1][2] for rows in curves.values())
 
     def x(seconds):
@@ -120,13 +120,14 @@ def svg(curves: dict, n_runs: int) -> str:
                      f'<text x="44" y="{y(loss) + 4:.1f}" text-anchor="end">{loss}</text>')
     for seconds in range(0, int(end) + 1, 200):
         lines.append(f'<text x="{x(seconds):.1f}" y="288" text-anchor="middle">{seconds} s</text>')
-    for number in range(2, n_runs + 1):
-        at = x(min(row[2] for row in curves["llada"] if row[0] == number))
-        lines.append(f'<path d="M{at:.1f} 10V270" stroke="#bbb" stroke-dasharray="4"/><text x="{at + 3:.1f}" y="24">run {number}</text>')
     for i, (a, rows) in enumerate(curves.items()):
         path = "L".join(f"{x(s):.1f} {y(loss):.1f}" for _, _, s, loss, _ in rows[::4])
         lines.append(f'<path fill="none" stroke="{COLORS[a]}" stroke-width="1.5" d="M{path}"/>'
                      f'<text x="600" y="{60 + 18 * i}" fill="{COLORS[a]}">{TITLES[a]}</text>')
+        for before, row in zip(rows, rows[1:]):
+            if before[0] != row[0]:
+                lines.append(f'<path d="M{x(row[2]):.1f} {12 + 14 * i}V270" stroke="{COLORS[a]}" stroke-dasharray="1 5"/>'
+                             f'<text x="{x(row[2]) + 3:.1f}" y="{22 + 14 * i}" fill="{COLORS[a]}">run {row[0]:.0f}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 

@@ -60,14 +60,15 @@ class Losses:
     def __init__(self, model, tokenizer, pool, common, generator, compiled: bool):
         self.model, self.tokenizer, self.pool, self.common, self.generator = model, tokenizer, pool, common, generator
         self.dtype = torch.bfloat16 if compiled else torch.float32
-        self.plain, self.with_choice = ((torch.compile(f, dynamic=False) for f in (weighted_cross_entropy, cross_entropy_and_choice))
-                                        if compiled else (weighted_cross_entropy, cross_entropy_and_choice))
+        functions = weighted_cross_entropy, cross_entropy_and_choice
+        self.plain, self.with_choice = (torch.compile(f, dynamic=False) for f in functions) if compiled else functions
         self.live = [None] * UNMASKING_AT_ONCE
         self.again = {}                                     # row length: rows that went wrong
         self.failed = self.finished = 0
 
     def hidden_states(self, tokens, hidden):
-        return self.model.hidden(torch.where(hidden, self.tokenizer.mask, tokens), self.dtype), self.model.embedding.to(self.dtype)
+        seen = torch.where(hidden, self.tokenizer.mask, tokens)
+        return self.model.hidden(seen, self.dtype), self.model.embedding.to(self.dtype)
 
     def moved(self, x, by):
         """For shifted logits row i-1 answers for position i. by: -1 from positions to rows, 1 back."""

@@ -20,7 +20,8 @@ SENTENCES = {
         ["The {n} is {s} and {c}.", "It is {a} {c} {n}.", "You see {a_c} {n} that is {s}."],
         ["It stands {at}, where the wind is soft.", "It was built {at} many years ago.", "You can find it {at}."],
         ["Its door creaks when you open it.", "Ivy grows along its walls.", "Warm light shines from its windows."],
-        ["Inside, it smells of bread and wood.", "Inside, there is an old clock and a long table.", "Inside, a fire is always burning."],
+        ["Inside, it smells of bread and wood.", "Inside, there is an old clock and a long table.",
+         "Inside, a fire is always burning."],
         ["People say that it has never looked better.", "Children like to play in front of it.", "It is a good place to rest."]),
     "animal": (
         ["The {n} is {s} and {c}.", "It is {a} {c} {n}.", "You see {a_c} {n} that is {s}."],
