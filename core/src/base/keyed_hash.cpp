@@ -11,7 +11,9 @@ namespace {
 HashKey draw_key() noexcept {
   HashKey key;
   if (::getrandom(&key, sizeof key, GRND_NONBLOCK) == sizeof key) return key;
-  return {reinterpret_cast<std::uintptr_t>(&key), reinterpret_cast<std::uintptr_t>(&draw_key)};
+  key.first = reinterpret_cast<std::uintptr_t>(&key);
+  key.second = reinterpret_cast<std::uintptr_t>(&draw_key);
+  return key;
 }
 
 struct SipState {
