@@ -199,9 +199,9 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
   const std::string what = "tensor " + tensor.name;
   if (role == WeightRole::embedding) {
     require_memory(tensor.bytes, what);
-    return std::make_unique<Table>(*file, tensor);
+    return std::make_unique<Table>(*file, tensor, stream_.get());
   }
-  if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor);
+  if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor, stream_.get());
   require_memory(packed_shape(tensor).bytes(), what);
   return std::make_unique<Matrix>(*file, tensor, staging_, stream_.get());
 }

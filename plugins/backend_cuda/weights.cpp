@@ -18,6 +18,14 @@ float range_factor(float largest) {
   return std::ldexp(1.0f, std::clamp(8 - exponent, -100, 100));
 }
 
+// On the stream that will read it: a plain cudaMemcpy may return before the bytes have arrived, and
+// the backend's stream does not wait for the default one.
+void upload_whole(DeviceMemory& to, const void* from, cudaStream_t stream, const char* what) {
+  cuda_check(cudaMemcpyAsync(to.as<std::byte>(), from, to.bytes(), cudaMemcpyHostToDevice, stream),
+             what);
+  cuda_check(cudaStreamSynchronize(stream), what);
+}
+
 }  // namespace
 
 Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
@@ -67,24 +75,20 @@ Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
   file.release_pages(tensor);
 }
 
-Vector::Vector(const GgufFile& file, const TensorInfo& tensor)
+Vector::Vector(const GgufFile& file, const TensorInfo& tensor, cudaStream_t stream)
     : Weight(tensor.name, tensor.dtype, 1, cols_of(tensor)),
       memory_(n_cols() * sizeof(float), "vector " + tensor.name) {
   std::vector<float> values(n_cols());
   decode_row(tensor.dtype, file.data(tensor), values);
-  cuda_check(
-      cudaMemcpy(memory_.as<float>(), values.data(), memory_.bytes(), cudaMemcpyHostToDevice),
-      "uploading a vector");
+  upload_whole(memory_, values.data(), stream, "uploading a vector");
   file.release_pages(tensor);
 }
 
-Table::Table(const GgufFile& file, const TensorInfo& tensor)
+Table::Table(const GgufFile& file, const TensorInfo& tensor, cudaStream_t stream)
     : Weight(tensor.name, tensor.dtype, rows_of(tensor), cols_of(tensor)),
       memory_(tensor.bytes, "table " + tensor.name),
       row_bytes_(dllm::row_bytes(tensor.dtype, n_cols())) {
-  cuda_check(cudaMemcpy(memory_.as<std::uint8_t>(), file.data(tensor).data(), tensor.bytes,
-                        cudaMemcpyHostToDevice),
-             "uploading a table");
+  upload_whole(memory_, file.data(tensor).data(), stream, "uploading a table");
   file.release_pages(tensor);
 }
 

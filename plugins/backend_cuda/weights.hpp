@@ -36,7 +36,7 @@ class Matrix final : public Weight {
 
 class Vector final : public Weight {
  public:
-  Vector(const GgufFile& file, const TensorInfo& tensor);
+  Vector(const GgufFile& file, const TensorInfo& tensor, cudaStream_t stream);
   const float* values() const noexcept { return memory_.as<float>(); }
 
  private:
@@ -45,7 +45,7 @@ class Vector final : public Weight {
 
 class Table final : public Weight {
  public:
-  Table(const GgufFile& file, const TensorInfo& tensor);
+  Table(const GgufFile& file, const TensorInfo& tensor, cudaStream_t stream);
   const std::uint8_t* rows() const noexcept { return memory_.as<std::uint8_t>(); }
   std::uint64_t row_bytes() const noexcept { return row_bytes_; }
 
