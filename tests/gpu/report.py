@@ -78,9 +78,11 @@ def shard(build, sanitizer, timeout, gtest_filter, index, count):
         code, text = done.returncode, done.stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         code, text = str(error), ""
-    summary = [line.strip("= \n") for line in text.splitlines() if "SUMMARY" in line]
+    lines = [line.strip("= \n") for line in text.splitlines() if line.startswith("=====")]
+    summary = [line for line in lines if "SUMMARY" in line]
+    findings = [line for line in lines if line.startswith(("Error:", "Warning:", "Invalid"))]
     return {"exit": code, "summary": summary[-1] if summary else None,
-            "seconds": round(time.monotonic() - begin, 1),
+            "findings": list(dict.fromkeys(findings))[:20], "seconds": round(time.monotonic() - begin, 1),
             "suites": json.loads(out.read_text())["testsuites"] if out.exists() else []}
 
 
@@ -99,15 +101,18 @@ def tests(build, sanitizer, timeout, gtest_filter, count=1):
               "skipped": [name for name, case in cases if case.get("result") == "SKIPPED"]}
     if sanitizer:
         result["summaries"] = [each["summary"] for each in shards]
+        result["findings"] = list(dict.fromkeys(line for each in shards for line in each["findings"]))
     return result
 
 
-def accuracy(build, runtimes, jobs):
-    """Case -> runtime -> error of the logits, relative to their deviation."""
+def accuracy(build, runtimes, jobs, models=(), types=""):
+    """Model -> runtime -> error of the logits, relative to their deviation; accuracy.py's own models without any."""
     command = [sys.executable, ROOT / "tests" / "peers" / "accuracy.py", "--backend", "cuda", "--json",
-               "--jobs", str(jobs)]
+               "--jobs", str(jobs), "--types", types]
     for each in runtimes:
         command += ["--runtime", each]
+    for each in models:
+        command += ["--model", each]
     text = run(command, 400, env=os.environ | {"DLLM_BINARY": str(build / "bin" / "dllm"),
                                                "OPENBLAS_NUM_THREADS": "1"})
     return None if text is None else json.loads(text)
@@ -141,6 +146,8 @@ def main():
     parser.add_argument("--no-tests", action="store_true")
     parser.add_argument("--greedy", action="store_true")
     parser.add_argument("--accuracy", action="store_true")
+    parser.add_argument("--types", default="", help="of --accuracy: Q4_K,F16; all without it")
+    parser.add_argument("--accuracy-of", action="append", default=[], metavar="FILE", help="of this model, too")
     parser.add_argument("--runtime", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--filter", default="*", help="tests, as --gtest_filter")
@@ -158,9 +165,13 @@ def main():
     if args.greedy:
         result["greedy"] = compare_texts(str(args.build / "bin" / "dllm"))
     if args.accuracy:
-        result["accuracy"] = accuracy(args.build, args.runtime, args.jobs)
+        result["accuracy"] = accuracy(args.build, args.runtime, args.jobs, types=args.types)
+    if args.accuracy_of:
+        result["accuracy_of"] = accuracy(args.build, args.runtime, 2, args.accuracy_of)
     for tool in args.sanitizer:
-        result[tool] = tests(args.build, tool, args.timeout, args.filter, args.shards)
+        # The tools allocate device memory, which this test would count.
+        apart = "-CudaFaults.RoomIsWhatUploadingTakes" if "-" not in args.filter else ""
+        result[tool] = tests(args.build, tool, args.timeout, args.filter + apart, args.shards)
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     bad = [name for name in ("tests", *args.sanitizer)
            if name in result and result[name]["exit"] != 0]

@@ -28,7 +28,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-from accuracy_models import cases                     # noqa: E402
+from accuracy_models import FileCase, cases           # noqa: E402
 from llamacpp import build_program                    # noqa: E402
 from reference_forward import ReferenceModel          # noqa: E402
 
@@ -68,7 +68,7 @@ def dllm_modes():
 def measure(case, runtimes, folder):
     """runtime -> error of this model."""
     model, out = (f"{folder}/{case.name.replace('/', '-')}.{kind}" for kind in ("gguf", "npy"))
-    case.write(model)
+    model = case.write(model)
     reference = ReferenceModel(model)
     ids = case.ids(len(reference.tensors["token_embd.weight"]))
     want, errors = reference.logits(ids), {}
@@ -80,7 +80,7 @@ def measure(case, runtimes, folder):
             sys.exit(f"{name} ended with status {done.returncode} on {case.name}:\n"
                      f"{done.stderr.decode(errors='replace')[-2000:]}")
         errors[name] = relative_error(read_logits(out, len(ids)), want)
-    Path(model).unlink()
+    case.discard(model)
     return errors
 
 
@@ -131,6 +131,8 @@ def parse_arguments():
     parser.add_argument("--backend", default="cpu", help="dllm's; one column where it is not cpu")
     parser.add_argument("--jobs", type=int, default=1, help="models measured at once")
     parser.add_argument("--only", default="", help="models whose name starts so: outliers, trained/llada")
+    parser.add_argument("--types", default="", help="of the table's models, comma-separated: Q4_K,F16")
+    parser.add_argument("--model", action="append", default=[], help="a GGUF file instead of the table's models")
     parser.add_argument("--modes", help="comma-separated; all that the backend has")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
     parser.add_argument("--json", action="store_true", help="errors of every model instead of the table")
@@ -150,7 +152,9 @@ def main():
             runtimes.update({mode: dllm_command(mode) for mode in modes})
         else:
             runtimes[arguments.backend] = dllm_command(None, arguments.backend)
-        chosen = [case for case in cases() if case.name.startswith(arguments.only)]
+        chosen = [FileCase(path) for path in arguments.model] or \
+            [case for case in cases() if case.name.startswith(arguments.only)
+             and (not arguments.types or case.kind in arguments.types.split(","))]
         results = measure_all(runtimes, chosen, arguments.jobs)
     if arguments.record:
         figures = {name: float(f"{errors[PEER]:.4g}") for name, errors in results.items()}
@@ -158,7 +162,7 @@ def main():
     if arguments.backend == "cpu" and not arguments.llama_cpp and RECORD.exists():
         record = json.loads(RECORD.read_text())
         results = {name: {PEER: record.get(name), **errors} for name, errors in results.items()}
-    print(json.dumps(results, indent=1) if arguments.json else table(results))
+    print(json.dumps(results, indent=1) if arguments.json or arguments.model else table(results))
 
 
 if __name__ == "__main__":

@@ -37,17 +37,39 @@ class Case:
         return f"{self.group}/{self.arch}/{self.kind}"
 
     def write(self, path):
+        """Returns where the model lies."""
         if self.group == "trained":
             round_demo_model(DEMO / f"demo-{self.arch}.gguf", self.kind, path)
-            return
+            return path
         dream = self.arch == "dream"
         write_tiny_model(path, TinyModel(
             self.arch, layers=4, width=512, heads=8, kv_heads=2 if dream else 8, ffn=1024, tokens=512,
             quant=self.kind, outliers=20 if self.group == "outliers" else 0, seed=31))
+        return path
+
+    def discard(self, path):
+        Path(path).unlink()
 
     def ids(self, rows):
         """Half of the canvas is one repeated token, as a masked canvas has."""
         return [(i * 7919 + 13) % rows if i < N_IDS // 2 else rows - 4 for i in range(N_IDS)]
+
+
+class FileCase(Case):
+    """A model that is there."""
+
+    def __init__(self, path):
+        super().__init__("file", str(path), "")
+
+    @property
+    def name(self):
+        return Path(self.arch).name
+
+    def write(self, _):
+        return self.arch
+
+    def discard(self, _):
+        pass
 
 
 def cases():
