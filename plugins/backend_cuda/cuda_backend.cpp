@@ -169,6 +169,9 @@ void CudaBackend::reserve(const StepLimits& limits) {
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
   grow(panel_values_, Panel::halves(rows, cols) * sizeof(__half), "input panel");
   grow(panel_scales_, rows * sizeof(float), "input panel");
+  grow(hidden_values_, Panel::halves(rows, std::max(limits.ffn_cols, 1u)) * sizeof(__half),
+       "hidden panel");
+  grow(hidden_scales_, rows * sizeof(float), "hidden panel");
   grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
   grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
   reserve_gemm_work(rows);
@@ -301,21 +304,39 @@ void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const W
   if (x.n_rows == 0) return;
   EventTimer timer(profile_, Stage::ffn, "gated_mlp", stream_.get());
   for (const Weight* each : {&gate, &up, &down}) count_work(timer, matrix_of(*each), x.n_rows);
+  const Panel hidden = hidden_panel(matrix_of(gate), matrix_of(up), norm, eps, x);
+  const Product to_residual[] = {
+      {matrix_of(down).packed(), {rows_of(x).values, x.n_cols, nullptr, Store::add}}};
+  multiply(to_residual, hidden);
+}
+
+// silu(gate y) * (up y), y = RMSNorm(x): made where the two products are, or between kernels.
+Panel CudaBackend::hidden_panel(const Matrix& gate, const Matrix& up, const Weight& norm, float eps,
+                                TensorView x) {
+  const Panel input = input_panel(x.n_rows, x.n_cols);
+  grow(hidden_values_, Panel::halves(x.n_rows, gate.n_rows()) * sizeof(__half), "hidden panel");
+  grow(hidden_scales_, x.n_rows * sizeof(float), "hidden panel");
+  const Panel hidden = {hidden_values_.as<__half>(), hidden_scales_.as<float>(), x.n_rows,
+                        gate.n_rows(), Panel::padded(x.n_rows)};
+  if (gates_inside(gate.packed(), up.packed(), gemm_device_)) {
+    const double lengths =
+        static_cast<double>(gate.packed().length) * static_cast<double>(up.packed().length);
+    launch_prepare(rows_of(x), vector_of(&norm, x.n_cols), eps, input, stream_.get(),
+                   {hidden.row_scale, lengths});
+    launch_gated(gate.packed(), up.packed(), input, hidden, gemm_device_, stream_.get());
+    return hidden;
+  }
   const std::uint64_t bytes = std::uint64_t{x.n_rows} * gate.n_rows() * sizeof(float);
   grow(gate_, bytes, "feed-forward activations");
   grow(up_, bytes, "feed-forward activations");
   const Rows gates = {gate_.as<float>(), x.n_rows, gate.n_rows()};
   const Rows ups = {up_.as<float>(), x.n_rows, gate.n_rows()};
-  const Panel input = input_panel(x.n_rows, x.n_cols);
   launch_prepare(rows_of(x), vector_of(&norm, x.n_cols), eps, input, stream_.get());
-  const Product gate_and_up[] = {{matrix_of(gate).packed(), {gates.values, gates.n_cols}},
-                                 {matrix_of(up).packed(), {ups.values, ups.n_cols}}};
+  const Product gate_and_up[] = {{gate.packed(), {gates.values, gates.n_cols}},
+                                 {up.packed(), {ups.values, ups.n_cols}}};
   multiply(gate_and_up, input);
-  const Panel hidden = input_panel(x.n_rows, gate.n_rows());
   launch_swiglu(gates, ups, hidden, stream_.get());
-  const Product to_residual[] = {
-      {matrix_of(down).packed(), {rows_of(x).values, x.n_cols, nullptr, Store::add}}};
-  multiply(to_residual, hidden);
+  return hidden;
 }
 
 void CudaBackend::copy_rows(TensorView src, const IndexList& rows, TensorView dst) {

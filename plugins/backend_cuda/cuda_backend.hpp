@@ -136,6 +136,8 @@ class CudaBackend final : public Backend {
   HeadRows head_rows(std::uint64_t first_row, std::uint32_t n_rows, std::uint32_t n_heads,
                      std::uint32_t head_dim) const;
   Panel input_panel(std::uint32_t n_rows, std::uint32_t n_cols);
+  Panel hidden_panel(const Matrix& gate, const Matrix& up, const Weight& norm, float eps,
+                     TensorView x);
   void reserve_gemm_work(std::uint64_t n_rows);
   GemmWork gemm_work(std::uint32_t n_rows);
   void multiply(std::span<const Product> products, const Panel& panel);
@@ -156,11 +158,12 @@ class CudaBackend final : public Backend {
   EventProfile profile_;
   Rotations rotations_;
 
-  DeviceMemory panel_values_, panel_scales_;  // the input of the running product
-  DeviceMemory heads_, head_scales_;          // q, k and v of the running attention
-  DeviceMemory gate_, up_;                    // [n, ffn] f32
-  DeviceMemory gemm_work_, gemm_counters_;    // parts of split products
-  DeviceMemory logits_;                       // [chunk_rows, n_vocab]
+  DeviceMemory panel_values_, panel_scales_;    // the input of the running product
+  DeviceMemory hidden_values_, hidden_scales_;  // of the running feed-forward layer
+  DeviceMemory heads_, head_scales_;            // q, k and v of the running attention
+  DeviceMemory gate_, up_;                      // [n, ffn] f32
+  DeviceMemory gemm_work_, gemm_counters_;      // parts of split products
+  DeviceMemory logits_;                         // [chunk_rows, n_vocab]
   DeviceMemory head_requests_, head_ids_, head_rows_;
   DeviceMemory partials_, answers_, probs_, top_ids_, top_probs_;
   PinnedMemory host_answers_;

@@ -12,13 +12,36 @@ constexpr std::uint32_t kLeastUnits = 4;  // of a part: below, filling the pipel
 
 std::uint32_t ceil_div(std::uint32_t n, std::uint32_t by) { return (n + by - 1) / by; }
 
-// Into how many parts the inputs are split, so that a narrow matrix fills the device. Splits never
-// make more tiles than there are multiprocessors: gemm_work_floats() counts on it.
-std::uint32_t splits_of(const GemmArgs& args, const GemmDevice& device) {
-  const std::uint32_t tile = device.has_warpgroups ? kGemmRowsSm90 : kGemmRowsSm80;
-  const std::uint32_t row_tiles = ceil_div(args.n_blocks * kBlockRows, tile);
-  const std::uint32_t wanted = device.n_multiprocessors / std::max(row_tiles, 1u);
-  return std::clamp(std::min(wanted, args.n_units() / kLeastUnits), 1u, kMostSplits);
+// How a narrow matrix is spread over the device: parts of the inputs, and, on compute capability
+// 9.0, 64-row consumers a tile. It depends on the matrices and the device alone, never on the
+// number of input rows. Parts never make more tiles than there are multiprocessors:
+// gemm_work_floats() counts on it.
+struct Split {
+  std::uint32_t n = 1;
+  std::uint32_t units = 1;  // of a part
+  std::uint32_t n_consumers = 0;
+  std::uint32_t cost = 0;
+};
+
+Split split_of(const GemmArgs& args, std::uint32_t n_multiprocessors, std::uint32_t tile_blocks) {
+  const std::uint32_t row_tiles = ceil_div(args.n_blocks, tile_blocks);
+  const std::uint32_t wanted = n_multiprocessors / std::max(row_tiles, 1u);
+  Split split;
+  split.n = std::clamp(std::min(wanted, args.n_units() / kLeastUnits), 1u, kMostSplits);
+  split.units = ceil_div(args.n_units(), split.n);
+  split.n = ceil_div(args.n_units(), split.units);
+  split.n_consumers = tile_blocks;
+  split.cost = ceil_div(row_tiles * split.n, n_multiprocessors) * tile_blocks *
+               (split.units + (split.n > 1 ? kMeetingUnits : 0));
+  return split;
+}
+
+Split split_of(const GemmArgs& args, const GemmDevice& device) {
+  if (!device.has_warpgroups)
+    return split_of(args, device.n_multiprocessors, kGemmRowsSm80 / kBlockRows);
+  const Split three = split_of(args, device.n_multiprocessors, 3);
+  const Split two = split_of(args, device.n_multiprocessors, 2);
+  return two.cost < three.cost ? two : three;
 }
 
 void launch_group(std::span<const Product> products, const Panel& panel, const GemmWork& work,
@@ -32,9 +55,10 @@ void launch_group(std::span<const Product> products, const Panel& panel, const G
                                   args.n_blocks * kBlockRows};
     args.n_blocks += each.weight.n_blocks();
   }
-  args.n_splits = splits_of(args, device);
-  args.units_per_split = ceil_div(args.n_units(), args.n_splits);
-  args.n_splits = ceil_div(args.n_units(), args.units_per_split);
+  const Split split = split_of(args, device);
+  args.n_splits = split.n;
+  args.units_per_split = split.units;
+  args.n_consumers = split.n_consumers;
   if (args.n_splits > 1) args.work = work.floats;
   args.counters = work.counters;
   if (device.has_warpgroups) {
@@ -44,7 +68,34 @@ void launch_group(std::span<const Product> products, const Panel& panel, const G
   }
 }
 
+GemmArgs gated_args(const Packed& gate, const Packed& up) {
+  GemmArgs args = {};
+  args.parts[0].weight = gate;
+  args.parts[1].weight = up;
+  args.parts[1].first_col = gate.n_blocks() * kBlockRows;
+  args.n_parts = 2;
+  args.n_blocks = gate.n_blocks() + up.n_blocks();
+  return args;
+}
+
 }  // namespace
+
+bool gates_inside(const Packed& gate, const Packed& up, const GemmDevice& device) {
+  if (!device.has_warpgroups || gate.form != up.form) return false;
+  const Split split = split_of(gated_args(gate, up), device);
+  return split.n == 1 && split.n_consumers == 3;
+}
+
+void launch_gated(const Packed& gate, const Packed& up, const Panel& x, const Panel& products,
+                  const GemmDevice& device, cudaStream_t stream) {
+  DLLM_ASSERT(gates_inside(gate, up, device) && x.n_cols == gate.n_cols && x.first_row == 0);
+  DLLM_ASSERT(products.n_cols == gate.n_rows && products.n_rows == x.n_rows);
+  GemmArgs args = gated_args(gate, up);
+  args.panel = x;
+  args.products = products;
+  args.n_splits = 1;
+  launch_gated_sm90(args, device, stream);
+}
 
 std::uint64_t gemm_work_floats(const GemmDevice& device, std::uint64_t n_rows) {
   return device.n_multiprocessors * std::max(kGemmRowsSm80, kGemmRowsSm90) *

@@ -82,6 +82,13 @@ struct GemmWork {
 std::uint64_t gemm_work_floats(const GemmDevice& device, std::uint64_t n_rows);
 std::uint64_t gemm_counters(const GemmDevice& device, std::uint64_t n_rows);
 
+/// Whether launch_gated() can take the two. It depends on them and the device alone.
+bool gates_inside(const Packed& gate, const Packed& up, const GemmDevice& device);
+/// products = silu(gate x) * (up x), a panel of as many rows as `x`, whose row scales are there
+/// already (ProductScale, rows.hpp).
+void launch_gated(const Packed& gate, const Packed& up, const Panel& x, const Panel& products,
+                  const GemmDevice& device, cudaStream_t stream);
+
 /// At most kMostProducts, of equally many inputs and one kind of store.
 void launch_gemm(std::span<const Product> products, const Panel& panel, const GemmWork& work,
                  const GemmDevice& device, cudaStream_t stream);

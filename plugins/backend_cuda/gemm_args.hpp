@@ -26,7 +26,9 @@ struct GemmArgs {
   std::uint32_t* counters;  // of parts that are there, and that are no longer needed
   std::uint32_t n_splits;
   std::uint32_t units_per_split;
+  std::uint32_t n_consumers;  // of a tile whose inputs are split; gemm_sm90.cu
   Store store;
+  Panel products;  // of gated calls: where they go
 
   __host__ __device__ std::uint32_t n_units() const { return parts[0].weight.n_units(); }
   /// The part that holds block number `block`.
@@ -39,15 +41,19 @@ struct GemmArgs {
 
 /// Weight rows that a thread block of each kernel takes.
 constexpr std::uint32_t kGemmRowsSm80 = 128;
-constexpr std::uint32_t kGemmRowsSm90 = 192;
+constexpr std::uint32_t kGemmRowsSm90 = 192;  // the wider of its tiles
 /// Input rows of a tile.
 constexpr std::uint32_t kLeastTokens = 32;
 constexpr std::uint32_t kMostTokens = 160;
 constexpr std::uint32_t kCountersPerTile = 6;
 /// Parts of the inputs.
 constexpr std::uint32_t kMostSplits = 6;
+/// What it costs that the parts of a tile meet, in units of 64 inputs.
+constexpr std::uint32_t kMeetingUnits = 8;
 
 void launch_gemm_sm80(const GemmArgs& args, cudaStream_t stream);
 void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream);
+/// parts[0]: gate, parts[1]: up, of one form and as many rows; silu(gate) * up goes to `products`.
+void launch_gated_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream);
 
 }  // namespace dllm::cuda

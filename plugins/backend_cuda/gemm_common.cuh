@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "gemm_args.hpp"
 #include "tensor_core.cuh"
@@ -13,6 +14,31 @@
 #endif
 
 namespace dllm::cuda {
+
+/// Calls `with` with the form as a type.
+template <typename With>
+__host__ __device__ __forceinline__ void with_form(Form form, const With& with) {
+  switch (form) {
+    case Form::q4:
+      return with(std::integral_constant<Form, Form::q4>{});
+    case Form::q4_min:
+      return with(std::integral_constant<Form, Form::q4_min>{});
+    case Form::q4_half:
+      return with(std::integral_constant<Form, Form::q4_half>{});
+    case Form::q4_half_min:
+      return with(std::integral_constant<Form, Form::q4_half_min>{});
+    case Form::q5:
+      return with(std::integral_constant<Form, Form::q5>{});
+    case Form::q5_min:
+      return with(std::integral_constant<Form, Form::q5_min>{});
+    case Form::q6_half:
+      return with(std::integral_constant<Form, Form::q6_half>{});
+    case Form::q8:
+      return with(std::integral_constant<Form, Form::q8>{});
+    case Form::f16:
+      return with(std::integral_constant<Form, Form::f16>{});
+  }
+}
 
 /// First panel row of token tile number `tile`: a multiple of 8, so that the swizzle's phase is
 /// that of the tile in shared memory. The call's first row may be up to 7 rows further.

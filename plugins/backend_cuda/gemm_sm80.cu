@@ -168,33 +168,11 @@ void launch_form(const GemmArgs& args, cudaStream_t stream) {
   launch<kForm, 160>(args, stream);
 }
 
-void launch_products(const GemmArgs& args, cudaStream_t stream) {
-  switch (args.parts[0].weight.form) {
-    case Form::q4:
-      return launch_form<Form::q4>(args, stream);
-    case Form::q4_min:
-      return launch_form<Form::q4_min>(args, stream);
-    case Form::q4_half:
-      return launch_form<Form::q4_half>(args, stream);
-    case Form::q4_half_min:
-      return launch_form<Form::q4_half_min>(args, stream);
-    case Form::q5:
-      return launch_form<Form::q5>(args, stream);
-    case Form::q5_min:
-      return launch_form<Form::q5_min>(args, stream);
-    case Form::q6_half:
-      return launch_form<Form::q6_half>(args, stream);
-    case Form::q8:
-      return launch_form<Form::q8>(args, stream);
-    case Form::f16:
-      return launch_form<Form::f16>(args, stream);
-  }
-}
-
 }  // namespace
 
 void launch_gemm_sm80(const GemmArgs& args, cudaStream_t stream) {
-  launch_products(args, stream);
+  with_form(args.parts[0].weight.form,
+            [&](auto form) { launch_form<decltype(form)::value>(args, stream); });
   if (args.n_splits == 1) return;
   const std::uint32_t columns = args.n_blocks * kBlockRows;
   add_partials<<<dim3(args.panel.n_rows, (columns + 1023) / 1024), 256, 0, stream>>>(args);

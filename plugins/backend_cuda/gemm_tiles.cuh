@@ -1,9 +1,10 @@
 // Tiles of the Hopper product, and what becomes of their sums.
 //
-// A tile is 192 weight rows, 64 a consumer, by kTokens input rows by one part of the inputs. Where
-// there are several parts, every block leaves the sums of its own in memory, waits for the others'
-// and finishes a share of the tile, adding the parts in their order. All blocks of a call run at
-// once, so the wait ends.
+// A tile is 128 or 192 weight rows, 64 a consumer, by kTokens input rows by one part of the inputs.
+// Where there are several parts, every block leaves the sums of its own in memory, waits for the
+// others' and finishes a share of the tile, adding the parts in their order. All blocks of a call
+// run at once, so the wait ends. Where there are enough tiles without that, a block takes all parts
+// of its tile one after the other and adds them in registers, in the same order.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,10 @@
 
 namespace dllm::cuda {
 
-constexpr std::uint32_t kConsumers = 3;
-
 /// How a launch is cut into tiles, and where things lie in shared memory.
 struct Plan {
-  std::uint32_t n_row_groups;  // tiles of 192 weight rows
+  std::uint32_t n_row_groups;  // tiles of weight rows
+  std::uint32_t n_parts;       // of the inputs, that different tiles take
   std::uint32_t n_token_tiles;
   std::uint32_t n_stages;
   std::uint32_t block_bytes;  // room for the weights of a consumer in a stage
@@ -33,10 +33,11 @@ struct Tile {
 // Parts of the same tile are neighbours, so that a block that waits for the others of its tile
 // waits for tiles that were begun before its next one: blocks cannot wait for each other in a
 // circle.
-__device__ __forceinline__ Tile tile_of(const GemmArgs& a, const Plan& plan, std::uint32_t number) {
-  const std::uint32_t rest = number / a.n_splits;
+template <int kConsumers>
+__device__ __forceinline__ Tile tile_of(const Plan& plan, std::uint32_t number) {
+  const std::uint32_t rest = number / plan.n_parts;
   const std::uint32_t group = rest / plan.n_token_tiles;
-  return {rest % plan.n_token_tiles, number % a.n_splits, group * kConsumers};
+  return {rest % plan.n_token_tiles, number % plan.n_parts, group * kConsumers};
 }
 
 // The threads of a consumer.
@@ -45,7 +46,7 @@ __device__ __forceinline__ void consumer_sync(std::uint32_t consumer) {
 }
 
 // Where the parts of a tile's sums lie: [part][consumer][4 accumulators][thread of the consumer].
-template <int kTokens>
+template <int kTokens, int kConsumers>
 struct Parts {
   static constexpr std::uint32_t kStep = kConsumers * (kTokens / 8) * 128;  // from part to part
 };
@@ -53,13 +54,13 @@ struct Parts {
 // Scales of the tile's input rows: every consumer keeps them in shared memory, because reads of
 // global memory would wait for the stores of results before them.
 template <int kTokens>
-__device__ __forceinline__ void keep_scales(const GemmArgs& a, std::uint32_t tile_row,
+__device__ __forceinline__ void keep_scales(const Panel& panel, std::uint32_t tile_row,
                                             std::uint32_t consumer, std::uint32_t scales) {
-  const std::uint32_t last = a.panel.first_row + a.panel.n_rows - 1;
+  const std::uint32_t last = panel.first_row + panel.n_rows - 1;
   consumer_sync(consumer);  // the tile before is stored
   for (std::uint32_t i = threadIdx.x % 128; i < kTokens; i += 128)
     asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(scales + 4 * i),
-                 "f"(a.panel.row_scale[min(tile_row + i, last)])
+                 "f"(panel.row_scale[min(tile_row + i, last)])
                  : "memory");
   consumer_sync(consumer);
 }
@@ -74,7 +75,7 @@ __device__ __forceinline__ float2 scales_of(std::uint32_t scales, std::uint32_t 
 
 // Adds the parts of accumulators 4 n for n = split, split + n_splits, ... in order and stores them.
 // kMost: of parts; kBatch: of n whose parts are read together.
-template <int kTokens, int kMost, int kBatch>
+template <int kTokens, int kConsumers, int kMost, int kBatch>
 __device__ __forceinline__ void add_parts(const GemmArgs& a, const float4* parts,
                                           std::uint32_t split, const ResultRows& rows,
                                           std::uint32_t scales) {
@@ -87,7 +88,8 @@ __device__ __forceinline__ void add_parts(const GemmArgs& a, const float4* parts
       const std::uint32_t m = min(n + b * a.n_splits, kTokens / 8 - 1);
 #pragma unroll
       for (int s = 0; s < kMost; ++s)
-        if (s < a.n_splits) values[b][s] = __ldcg(parts + s * Parts<kTokens>::kStep + m * 128);
+        if (s < a.n_splits)
+          values[b][s] = __ldcg(parts + s * Parts<kTokens, kConsumers>::kStep + m * 128);
       there[b] = rows.there(m);
     }
 #pragma unroll
@@ -151,17 +153,17 @@ __device__ __forceinline__ void await_parts(std::uint32_t* counter, std::uint32_
 }
 
 // The sums of a split tile: this block's, then all parts of the share that it finishes.
-template <int kTokens>
+template <int kTokens, int kConsumers>
 __device__ __forceinline__ void meet(const GemmArgs& a, const Plan& plan, const Tile& tile,
                                      std::uint32_t consumer, const float (&acc)[kTokens / 2],
                                      const ResultRows& rows, std::uint32_t scales) {
   const std::uint32_t thread = threadIdx.x % 128;
   const std::uint32_t place = tile.first_block / kConsumers * plan.n_token_tiles + tile.token_tile;
   float4* parts = reinterpret_cast<float4*>(a.work) +
-                  std::uint64_t{place} * a.n_splits * Parts<kTokens>::kStep +
+                  std::uint64_t{place} * a.n_splits * Parts<kTokens, kConsumers>::kStep +
                   consumer * (kTokens / 8) * 128 + thread;
   std::uint32_t* counters = a.counters + place * kCountersPerTile + 2 * consumer;
-  constexpr std::uint32_t kStep = Parts<kTokens>::kStep;
+  constexpr std::uint32_t kStep = Parts<kTokens, kConsumers>::kStep;
   if (a.n_splits == 2 && tile.split == 0) {
     give_half<kTokens, false>(acc, parts);
     await_parts(counters, 2, consumer);
@@ -175,7 +177,7 @@ __device__ __forceinline__ void meet(const GemmArgs& a, const Plan& plan, const 
     for (int n = 0; n < kTokens / 8; ++n)
       __stcg(parts + tile.split * kStep + n * 128, four(acc, n));
     await_parts(counters, a.n_splits, consumer);
-    add_parts<kTokens, kMostSplits, 1>(a, parts, tile.split, rows, scales);
+    add_parts<kTokens, kConsumers, kMostSplits, 1>(a, parts, tile.split, rows, scales);
   }
   consumer_sync(consumer);
   // The last to leave clears both counters for the next call.

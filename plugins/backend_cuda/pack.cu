@@ -1,6 +1,7 @@
 // Raw GGUF rows to packed units, one thread per lane and unit. Runs once per weight at load.
 #include "block_codes.cuh"
 #include "cuda_check.hpp"
+#include "reduce.cuh"
 #include "weights.hpp"
 
 namespace dllm::cuda {
@@ -125,8 +126,14 @@ __global__ void pack(PackArgs a) {
 }
 
 // Non-negative floats order as their bits do; a NaN orders above all and is kept.
-__global__ void find_largest(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
-                             std::uint32_t n_cols, int largest_code, int stride, float* largest) {
+__device__ void raise(float* to, float value) {
+  atomicMax(reinterpret_cast<int*>(to), __float_as_int(value) & 0x7FFFFFFF);
+}
+
+// A block owns a row.
+__global__ void find_range(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
+                           std::uint32_t n_cols, int largest_code, int stride, WeightRange* range) {
+  __shared__ float shared[32];
   float mine = 0;
   const std::uint8_t* row = raw + blockIdx.x * row_bytes;
   for (std::uint32_t k = threadIdx.x * stride; k < n_cols; k += blockDim.x * stride) {
@@ -142,19 +149,26 @@ __global__ void find_largest(DType dtype, const std::uint8_t* raw, std::uint64_t
     }
     if (bound > mine || bound != bound) mine = bound;
   }
-  atomicMax(reinterpret_cast<int*>(largest), __float_as_int(mine) & 0x7FFFFFFF);
+  raise(&range->largest, mine);
+  float square = 0;
+  for (std::uint32_t k = threadIdx.x; k < n_cols; k += blockDim.x) {
+    const float value = row_value(dtype, row, k);
+    square += value * value;
+  }
+  square = reduce_block(square, 0.0f, Add{}, shared);
+  if (threadIdx.x == 0) raise(&range->square, square);
 }
 
 }  // namespace
 
-void launch_largest(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
-                    std::uint32_t n_rows, std::uint32_t n_cols, float* largest,
-                    cudaStream_t stream) {
+void launch_range(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
+                  std::uint32_t n_rows, std::uint32_t n_cols, WeightRange* range,
+                  cudaStream_t stream) {
   const FormFacts facts = form_facts(*form_of(dtype));
   const int code = facts.has_minimum ? (1 << facts.bits) - 1 : 1 << (facts.bits - 1);
   const int stride = facts.scale_bytes == 0 ? 1 : facts.half_groups ? 16 : 32;
-  find_largest<<<n_rows, 128, 0, stream>>>(dtype, raw, row_bytes, n_cols, code, stride, largest);
-  launch_check("launching find_largest");
+  find_range<<<n_rows, 128, 0, stream>>>(dtype, raw, row_bytes, n_cols, code, stride, range);
+  launch_check("launching find_range");
 }
 
 void launch_pack(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,

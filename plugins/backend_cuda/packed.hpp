@@ -116,6 +116,7 @@ constexpr std::optional<Form> form_of(DType dtype) {
 struct Packed {
   const std::uint8_t* units = nullptr;
   float out_scale = 1;  // multiplies results: undoes the power of two in the scales
+  float length = 0;     // of the longest row (Euclidean)
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
   Form form = Form::f16;

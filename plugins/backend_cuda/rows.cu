@@ -48,11 +48,19 @@ struct Chunk {
   }
 };
 
+// The row's sum of squares; of what `source` makes of it the same, and its largest value (NaN where
+// one is).
+struct RowSize {
+  double squares = 0;
+  double source_squares = 0;
+  float largest = 0;
+};
+
 // x, times the norm's weights where there are some.
 struct Plain {
   Rows x;
   const float* norm;
-  __device__ __forceinline__ Chunk load(std::uint32_t first, double* squares) const {
+  __device__ __forceinline__ Chunk load(std::uint32_t first, RowSize* size) const {
     Chunk chunk;
     chunk.load(x.values + static_cast<std::uint64_t>(blockIdx.x) * x.n_cols, first, x.n_cols);
     if (!norm) return chunk;
@@ -61,7 +69,7 @@ struct Plain {
 #pragma unroll
     for (std::uint32_t i = 0; i < kChunk; ++i) {
       const auto value = static_cast<double>(chunk.values[i]);
-      if (squares) *squares += value * value;
+      if (size) size->squares += value * value;
       chunk.values[i] *= weights.values[i];
     }
     return chunk;
@@ -72,7 +80,7 @@ struct Plain {
 struct Gated {
   Rows gate;
   Rows up;
-  __device__ __forceinline__ Chunk load(std::uint32_t first, double*) const {
+  __device__ __forceinline__ Chunk load(std::uint32_t first, RowSize*) const {
     const std::uint64_t row = static_cast<std::uint64_t>(blockIdx.x) * gate.n_cols;
     Chunk chunk;
     Chunk other;
@@ -85,18 +93,15 @@ struct Gated {
   }
 };
 
-// The row's sum of squares, and its largest value as `source` gives it (NaN where one is).
-struct RowSize {
-  double squares = 0;
-  float largest = 0;
-};
 __device__ __forceinline__ RowSize over_block(RowSize size, RowSize* shared) {
   const auto add = [](RowSize a, RowSize b) {
-    return RowSize{a.squares + b.squares, Larger{}(a.largest, b.largest)};
+    return RowSize{a.squares + b.squares, a.source_squares + b.source_squares,
+                   Larger{}(a.largest, b.largest)};
   };
   const auto over_warp = [&](RowSize value) {
     for (int offset = 16; offset > 0; offset /= 2)
       value = add(value, {__shfl_xor_sync(0xFFFFFFFFu, value.squares, offset),
+                          __shfl_xor_sync(0xFFFFFFFFu, value.source_squares, offset),
                           __shfl_xor_sync(0xFFFFFFFFu, value.largest, offset)});
     return value;
   };
@@ -107,28 +112,45 @@ __device__ __forceinline__ RowSize over_block(RowSize size, RowSize* shared) {
   return over_warp(lane < kPanelThreads / 32 ? shared[lane] : RowSize{});
 }
 
-// Two walks over the row; the second finds it in the cache.
-template <typename Source>
+// Rounding on the way adds less than a hundredth. What f32 cannot hold is not finite in the end.
+__device__ __forceinline__ float product_scale(double bound) {
+  constexpr double kMost = 3.4028234663852886e38;
+  return row_scale(static_cast<float>(isfinite(bound) ? fmin(1.01 * bound, kMost) : bound), 14);
+}
+
+// Two walks over the row. A thread keeps its first kHeld chunks, the second walk finds the rest in
+// the cache.
+template <typename Source, int kHeld>
 __global__ void __launch_bounds__(kPanelThreads)
-    fill_panel(Source source, bool has_norm, float eps, Panel panel) {
+    fill_panel(Source source, bool has_norm, float eps, Panel panel, ProductScale products) {
   __shared__ RowSize shared[kPanelThreads / 32];
   wait_for_predecessor();
   let_successor_start();
+  constexpr std::uint32_t kStep = kChunk * kPanelThreads;
+  const std::uint32_t first = kChunk * threadIdx.x;
   RowSize size;
-  for (std::uint32_t k = kChunk * threadIdx.x; k < panel.n_cols; k += kChunk * kPanelThreads) {
-    const Chunk chunk = source.load(k, &size.squares);
+  const auto look = [&](const Chunk& chunk) {
 #pragma unroll
-    for (const float value : chunk.values) size.largest = Larger{}(fabsf(value), size.largest);
-  }
+    for (const float value : chunk.values) {
+      size.largest = Larger{}(fabsf(value), size.largest);
+      size.source_squares += static_cast<double>(value) * static_cast<double>(value);
+    }
+  };
+  Chunk held[kHeld] = {};
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i)
+    if (first + i * kStep < panel.n_cols) held[i] = source.load(first + i * kStep, &size);
+#pragma unroll
+  for (const Chunk& chunk : held) look(chunk);
+  for (std::uint32_t k = first + kHeld * kStep; k < panel.n_cols; k += kStep)
+    look(source.load(k, &size));
   size = over_block(size, shared);
   float factor = 1;
   if (has_norm)
     factor = static_cast<float>(1.0 / sqrt(size.squares / panel.n_cols + static_cast<double>(eps)));
   const float scale = row_scale(size.largest * factor, kPanelExponent);
   const float inverse = 1.0f / scale;
-  const std::uint32_t n_cols = Panel::padded_cols(panel.n_cols);
-  for (std::uint32_t k = kChunk * threadIdx.x; k < n_cols; k += kChunk * kPanelThreads) {
-    const Chunk chunk = source.load(k, nullptr);
+  const auto store = [&](const Chunk& chunk, std::uint32_t k) {
     std::uint32_t words[kChunk / 2];
 #pragma unroll
     for (std::uint32_t i = 0; i < kChunk / 2; ++i) {
@@ -138,8 +160,18 @@ __global__ void __launch_bounds__(kPanelThreads)
     }
     *reinterpret_cast<uint4*>(panel.values + panel.at(blockIdx.x, k)) = {words[0], words[1],
                                                                          words[2], words[3]};
-  }
-  if (threadIdx.x == 0) panel.row_scale[blockIdx.x] = scale;
+  };
+  const std::uint32_t n_cols = Panel::padded_cols(panel.n_cols);
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i)
+    if (first + i * kStep < n_cols) store(held[i], first + i * kStep);
+  for (std::uint32_t k = first + kHeld * kStep; k < n_cols; k += kStep)
+    store(source.load(k, nullptr), k);
+  if (threadIdx.x != 0) return;
+  panel.row_scale[blockIdx.x] = scale;
+  if (products.scale)
+    products.scale[blockIdx.x] =
+        product_scale(products.factor * size.source_squares * factor * factor);
 }
 
 __global__ void copy_rows(Rows from, const std::int32_t* rows, Rows to) {
@@ -159,14 +191,17 @@ void launch_embed(DType dtype, const std::uint8_t* table, std::uint64_t row_byte
          n_table_rows, ids, out);
 }
 
-void launch_prepare(Rows x, const float* norm, float eps, Panel panel, cudaStream_t stream) {
-  launch("launching prepare", fill_panel<Plain>, x.n_rows, kPanelThreads, 0, stream, Plain{x, norm},
-         norm != nullptr, eps, panel);
+void launch_prepare(Rows x, const float* norm, float eps, Panel panel, cudaStream_t stream,
+                    ProductScale products) {
+  launch("launching prepare", fill_panel<Plain, 1>, x.n_rows, kPanelThreads, 0, stream,
+         Plain{x, norm}, norm != nullptr, eps, panel, products);
 }
 
 void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream) {
-  launch("launching swiglu", fill_panel<Gated>, gate.n_rows, kPanelThreads, 0, stream,
-         Gated{gate, up}, false, 0.0f, panel);
+  const auto kernel =
+      gate.n_cols <= 3 * kChunk * kPanelThreads ? fill_panel<Gated, 3> : fill_panel<Gated, 5>;
+  launch("launching swiglu", kernel, gate.n_rows, kPanelThreads, 0, stream, Gated{gate, up}, false,
+         0.0f, panel, ProductScale{});
 }
 
 void launch_copy_rows(Rows from, const std::int32_t* rows, Rows to, cudaStream_t stream) {

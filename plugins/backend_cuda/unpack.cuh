@@ -39,25 +39,46 @@ struct Unit {
 
   /// A operand of step j (16 inputs) of the unit.
   __device__ __forceinline__ void operand(int j, std::uint32_t a[4]) const {
-    if constexpr (kForm == Form::f16) {
 #pragma unroll
-      for (int p = 0; p < 4; ++p) a[p] = low[4 * j + p];
-      return;
+    for (int p = 0; p < 4; ++p) a[p] = pair(j, p);
+  }
+
+  /// Pair p of step j.
+  __device__ __forceinline__ std::uint32_t pair(int j, int p) const {
+    if constexpr (kForm == Form::f16) {
+      return low[4 * j + p];
     } else {
       const int group = kFacts.half_groups ? j : j / 2;
+      const __half2 q = code_pair(j, p);
+      const int at = 2 * group + (p & 1);
+      if constexpr (kFacts.has_minimum) {
+        const __half2 both = as_half2(scales[at]);
+        return as_word(__hfma2(q, __low2half2(both), __high2half2(both)));
+      } else {
+        const __half2 two = as_half2(scales[at / 2]);
+        return as_word(__hmul2(q, at % 2 == 0 ? __low2half2(two) : __high2half2(two)));
+      }
+    }
+  }
+
+  /// Where `second`: rows g + 8 take the places of rows g, which pairs 0 and 2 are of.
+  __device__ __forceinline__ void choose_rows(bool second) {
+    constexpr int kCodeBits = kForm == Form::q8 ? 16 : 4;  // from a row's code to the next row's
+    if constexpr (kForm == Form::f16) {
 #pragma unroll
-      for (int p = 0; p < 4; ++p) {
-        const __half2 q = code_pair(j, p);
-        const int at = 2 * group + (p & 1);
-        __half2 value;
-        if constexpr (kFacts.has_minimum) {
-          const __half2 both = as_half2(scales[at]);
-          value = __hfma2(q, __low2half2(both), __high2half2(both));
-        } else {
-          const __half2 two = as_half2(scales[at / 2]);
-          value = __hmul2(q, at % 2 == 0 ? __low2half2(two) : __high2half2(two));
-        }
-        a[p] = as_word(value);
+      for (int i = 0; i < kLowWords; i += 2) low[i] = second ? low[i + 1] : low[i];
+    } else {
+#pragma unroll
+      for (std::uint32_t& word : low) word >>= second ? kCodeBits : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kHighWords; ++i) high[i] >>= second ? kHighWords : 0;
+#pragma unroll
+    for (int i = 0; i < kScaleWords; ++i) {
+      if constexpr (kFacts.has_minimum) {
+        if (i % 2 == 0) scales[i] = second ? scales[i + 1] : scales[i];
+      } else {
+        scales[i] >>= second ? 16 : 0;
       }
     }
   }

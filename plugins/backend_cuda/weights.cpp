@@ -42,10 +42,11 @@ Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
     staging.raw = DeviceMemory();
     staging.raw = DeviceMemory(sizes.buffer_bytes, "upload buffer");
   }
-  if (staging.largest.bytes() == 0) staging.largest = DeviceMemory(sizeof(float), "upload buffer");
+  if (staging.largest.bytes() == 0)
+    staging.largest = DeviceMemory(sizeof(WeightRange), "upload buffer");
   const std::byte* source = file.data(tensor).data();
   auto* raw = staging.raw.as<std::uint8_t>();
-  auto* largest = staging.largest.as<float>();
+  auto* range = staging.largest.as<WeightRange>();
   const auto upload = [&](std::uint32_t first, std::uint32_t count) {
     cuda_check(cudaMemcpyAsync(raw, source + first * stride, count * stride, cudaMemcpyHostToDevice,
                                stream),
@@ -53,19 +54,20 @@ Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
   };
 
   // The range of the scales first: one more look at the data, on the device.
-  cuda_check(cudaMemsetAsync(largest, 0, sizeof(float), stream), "clearing the range");
+  cuda_check(cudaMemsetAsync(range, 0, sizeof(WeightRange), stream), "clearing the range");
   const bool one_piece = piece_rows >= n_rows();
   for (std::uint32_t first = 0; first < n_rows(); first += piece_rows) {
     const std::uint32_t count = std::min(piece_rows, n_rows() - first);
     upload(first, count);
-    launch_largest(tensor.dtype, raw, stride, count, n_cols(), largest, stream);
+    launch_range(tensor.dtype, raw, stride, count, n_cols(), range, stream);
   }
-  float bound = 0;
-  cuda_check(cudaMemcpyAsync(&bound, largest, sizeof bound, cudaMemcpyDeviceToHost, stream),
+  WeightRange found;
+  cuda_check(cudaMemcpyAsync(&found, range, sizeof found, cudaMemcpyDeviceToHost, stream),
              "reading the range");
   cuda_check(cudaStreamSynchronize(stream), "reading the range");
-  const float factor = range_factor(bound);
+  const float factor = range_factor(found.largest);
   packed_.out_scale = 1 / factor;
+  packed_.length = std::sqrt(found.square);
   for (std::uint32_t first = 0; first < n_rows(); first += piece_rows) {
     const std::uint32_t count = std::min(piece_rows, n_rows() - first);
     if (!one_piece) upload(first, count);

@@ -20,7 +20,7 @@ namespace dllm::cuda {
 /// Staging for uploads: a device copy of a piece of raw rows. Lives while weights are imported.
 struct Staging {
   DeviceMemory raw;
-  DeviceMemory largest;  // one float
+  DeviceMemory largest;  // a WeightRange
 };
 
 class Matrix final : public Weight {
@@ -56,10 +56,16 @@ class Table final : public Weight {
 
 // Kernels (pack.cu).
 
-/// Raises *largest to an upper bound of |weight| times the largest code over `n_rows` raw rows.
-void launch_largest(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
-                    std::uint32_t n_rows, std::uint32_t n_cols, float* largest,
-                    cudaStream_t stream);
+/// What a matrix's weights reach.
+struct WeightRange {
+  float largest = 0;  // an upper bound of |scale| times the largest code
+  float square = 0;   // of the longest row's length
+};
+
+/// Raises *range to that of `n_rows` more raw rows.
+void launch_range(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,
+                  std::uint32_t n_rows, std::uint32_t n_cols, WeightRange* range,
+                  cudaStream_t stream);
 /// Packs raw rows [first_row, first_row + n_rows) (first_row a multiple of 64) into `to`, whose
 /// pointers are written through. `factor` multiplies scales (or weights).
 void launch_pack(DType dtype, const std::uint8_t* raw, std::uint64_t row_bytes,

@@ -119,41 +119,111 @@ TEST_P(CudaLinear, GatedMlpAgreesWithOracle) {
   EXPECT_LT(relative_error(got, want), 3 * kMeanError);
 }
 
-// Operations in a chain: rows alone, in company, and again.
+// Operations in a chain: rows alone, in company, and again. Of the two widths one is narrow enough
+// that gate and up are multiplied where they are made (Hopper), the other has its inputs split.
 TEST_P(CudaLinear, RowsAreTheSameAloneInCompanyAndInEveryRun) {
-  const std::uint32_t width = block() == 256 ? 512 : 384;
   constexpr std::uint32_t kRows = 170;
-  WeightFile file;
-  file.add("gate", GetParam(), 2 * width, width, 1);
-  file.add("up", GetParam(), 2 * width, width, 2);
-  file.add("down", GetParam(), width, 2 * width, 3);
-  file.add_vector("norm", random_floats(width, 4, 1));
-  const auto values = random_floats(std::size_t{kRows} * width, 5, 3);
-  const auto gate = file.import_to(backend(), "gate");
-  const auto up = file.import_to(backend(), "up");
-  const auto down = file.import_to(backend(), "down");
-  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
-  const auto run = [&](const std::vector<float>& rows) {
-    const auto n = static_cast<std::uint32_t>(rows.size() / width);
-    const auto x = fill(rows, width);
-    const auto projected = backend().make_buffer(n, 2 * width);
-    const std::vector<Projection> projections = {{gate.get(), nullptr, projected->rows(n)}};
-    backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
-    backend().norm_linear(x->rows(n), norm.get(), kEps, projections);
-    backend().linear_residual(projected->rows(n), *down, nullptr, x->rows(n));
-    return read(x->rows(n));
-  };
-  const std::vector<float> together = run(values);
-  expect_same(run(values), together);
-  for (const std::uint32_t count : {1U, 33U, 100U}) {
-    SCOPED_TRACE("rows " + std::to_string(count));
-    const auto n = std::ptrdiff_t{count} * width;
-    expect_same(run({values.begin(), values.begin() + n}),
-                {together.begin(), together.begin() + n});
+  for (const std::uint32_t width : {256U, 512U}) {
+    SCOPED_TRACE("width " + std::to_string(width));
+    WeightFile file;
+    file.add("gate", GetParam(), 2 * width, width, 1);
+    file.add("up", GetParam(), 2 * width, width, 2);
+    file.add("down", GetParam(), width, 2 * width, 3);
+    file.add_vector("norm", random_floats(width, 4, 1));
+    const auto values = random_floats(std::size_t{kRows} * width, 5, 3);
+    const auto gate = file.import_to(backend(), "gate");
+    const auto up = file.import_to(backend(), "up");
+    const auto down = file.import_to(backend(), "down");
+    const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+    const auto run = [&](const std::vector<float>& rows) {
+      const auto n = static_cast<std::uint32_t>(rows.size() / width);
+      const auto x = fill(rows, width);
+      const auto projected = backend().make_buffer(n, 2 * width);
+      const std::vector<Projection> projections = {{gate.get(), nullptr, projected->rows(n)}};
+      backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
+      backend().norm_linear(x->rows(n), norm.get(), kEps, projections);
+      backend().linear_residual(projected->rows(n), *down, nullptr, x->rows(n));
+      return read(x->rows(n));
+    };
+    const std::vector<float> together = run(values);
+    expect_same(run(values), together);
+    for (const std::uint32_t count : {1U, 33U, 100U}) {
+      SCOPED_TRACE("rows " + std::to_string(count));
+      const auto n = std::ptrdiff_t{count} * width;
+      expect_same(run({values.begin(), values.begin() + n}),
+                  {together.begin(), together.begin() + n});
+    }
+  }
+}
+
+// With many rows, tiles take all parts of a narrow matrix's inputs themselves.
+class CudaLinearTiles : public CudaTest {};
+
+TEST_F(CudaLinearTiles, ManyRowsGiveWhatFewGive) {
+  constexpr std::uint32_t kIn = 4096;
+  constexpr std::uint32_t kOut = 2048;
+  constexpr std::uint32_t kRows = 1300;
+  constexpr std::uint32_t kChecked = 3;
+  const auto values = random_floats(std::size_t{kRows} * kIn, 5, 3);
+  for (const DType type : {DType::q4_k, DType::q6_k}) {
+    SCOPED_TRACE(std::string(dtype_name(type)));
+    WeightFile file;
+    file.add("w", type, kOut, kIn, 1);
+    const auto w = file.import_to(backend(), "w", WeightRole::row_split);
+    const auto run = [&](std::uint32_t n) {
+      const auto x = fill({values.begin(), values.begin() + std::ptrdiff_t{n} * kIn}, kIn);
+      const auto out = fill(std::vector<float>(std::size_t{n} * kOut, 0.5F), kOut);
+      backend().linear_residual(x->rows(n), *w, nullptr, out->rows(n));
+      return read(out->rows(n));
+    };
+    const std::vector<float> many = run(kRows);
+    for (const std::uint32_t n : {kChecked, 150U, 600U})
+      expect_same(run(n), {many.begin(), many.begin() + std::ptrdiff_t{n} * kOut});
+    const Rows x_rows = to_rows(
+        std::vector<float>{values.begin(), values.begin() + std::ptrdiff_t{kChecked} * kIn}, kIn);
+    Rows want = oracle_linear(file.decoded("w"), x_rows);
+    for (auto& row : want)
+      for (double& value : row) value += 0.5;
+    const std::vector<float> few = {many.begin(), many.begin() + std::ptrdiff_t{kChecked} * kOut};
+    expect_near(few, want, half_tolerance(file.decoded("w"), x_rows));
+    EXPECT_LT(relative_error(few, want), kMeanError);
   }
 }
 
 class CudaLinearRange : public CudaTest {};
+
+// A long row of gate and of up: most products are far below the bound that their scale is made from
+// and keep their precision.
+TEST_F(CudaLinearRange, ProductsOfGateAndUpFarBelowTheirBoundKeepTheirPrecision) {
+  constexpr std::uint32_t kWidth = 256;
+  constexpr std::uint32_t kFfn = 200;
+  Rows weights[2];
+  for (std::uint32_t i = 0; i < 2; ++i)
+    weights[i] = to_rows(random_floats(std::size_t{kFfn} * kWidth, 1 + i), kWidth);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    for (double& value : weights[i][7 + i]) value *= 100;
+    for (double& value : weights[1 - i][7 + i]) value = 0;  // that product is 0
+  }
+  WeightFile file;
+  file.add_matrix("gate", weights[0]);
+  file.add_matrix("up", weights[1]);
+  file.add("down", DType::f32, kWidth, kFfn, 3);
+  file.add_vector("norm", random_floats(kWidth, 4, 1));
+  const auto values = random_floats(kWidth, 7);
+  const Rows normed =
+      oracle_norm(to_rows(values, kWidth), file.vector("norm"), static_cast<double>(kEps));
+  const Rows want = oracle_linear(file.decoded("down"),
+                                  oracle_gated(file.decoded("gate"), file.decoded("up"), normed));
+  const auto gate = file.import_to(backend(), "gate");
+  const auto up = file.import_to(backend(), "up");
+  const auto down = file.import_to(backend(), "down", WeightRole::row_split);
+  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+  const auto x = fill(values, kWidth);
+  backend().gated_mlp(x->rows(1), *norm, kEps, *gate, *up, *down);
+  std::vector<float> got = read(x->rows(1));
+  for (std::size_t i = 0; i < got.size(); ++i) got[i] -= values[i];
+  EXPECT_LT(relative_error(got, want), 3 * kMeanError);
+}
 
 // Inputs and weights beyond binary16's range at both ends.
 TEST_F(CudaLinearRange, LargeAndSmallRowsKeepTheirPrecision) {
