@@ -1,9 +1,10 @@
 // Flash-style attention on tensor cores: binary16 operands, f32 scores, sums and softmax.
 // (Dao, "FlashAttention-2", 2023, algorithm 1, forward pass.)
 //
-// A block of four warps takes 64 queries of one sequence and head, 16 a warp, and walks the
-// sequence's keys tile by tile with an online softmax; the next tile travels while one is used. A
-// query's result depends on its own row and its sequence's keys alone, always in the same order.
+// Four warps take 64 queries of one sequence and head, 16 a warp, and walk the sequence's keys tile
+// by tile with an online softmax; the next tile travels while one is used. A block is one such
+// group of warps, or, where sequences are long, two that share the tiles. A query's result depends
+// on its own row and its sequence's keys alone, always in the same order.
 //
 // Rows of q, k and v carry powers of two (heads.hpp). Those of q and k multiply scores. Those of
 // values go into the weights: with u the largest so far, sums are kept in units of u, and a key's
@@ -11,16 +12,18 @@
 #include <string>
 
 #include "attention.hpp"
+#include "attention_products.cuh"
 #include "launch.cuh"
-#include "tensor_core.cuh"
 
 namespace dllm::cuda {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kThreads = 32 * kWarps;
-constexpr int kQueries = 16 * kWarps;
+constexpr int kGroupWarps = 4;
+constexpr int kGroupThreads = 32 * kGroupWarps;
+constexpr int kGroupQueries = 16 * kGroupWarps;
 constexpr int kStages = 2;
+// Of sequences, from which blocks have two groups.
+constexpr std::uint32_t kLongSequence = 256;
 constexpr float kLog2E = 1.44269504f;
 
 struct AttentionArgs {
@@ -39,12 +42,12 @@ struct Place {
 };
 
 // Block numbers count through the spans' query blocks; the grid may have more than there are.
-__device__ Place find_place(const AttentionArgs& a) {
+__device__ Place find_place(const AttentionArgs& a, std::uint32_t n_queries) {
   std::uint32_t block = blockIdx.x;
   for (std::uint32_t s = 0; s < a.n_spans; ++s) {
     const AttentionSpan span = a.spans[s];
-    const std::uint32_t n = (span.q_count + kQueries - 1) / kQueries;
-    if (block < n) return {span, block * kQueries, true};
+    const std::uint32_t n = (span.q_count + n_queries - 1) / n_queries;
+    if (block < n) return {span, block * n_queries, true};
     block -= n;
   }
   return {{}, 0, false};
@@ -63,18 +66,9 @@ __device__ __forceinline__ float over_row(float value, Op op) {
   return op(value, __shfl_xor_sync(0xFFFFFFFFu, value, 2));
 }
 
-// kDim: dimensions, padded; kKeys: keys of a tile.
-template <int kDim, int kKeys>
-struct Tiles {
-  static constexpr int kPitch = 2 * kDim + 16;  // bytes: 8 rows' chunks lie in different banks
-  static constexpr int kTileBytes = kKeys * kPitch;
-  static constexpr int kStageBytes = 2 * kTileBytes + 2 * kKeys * static_cast<int>(sizeof(float));
-  static constexpr int kBytes = kStages * kStageBytes;
-};
-
 // A thread's part of every tile: which 16-byte chunks of keys and values it brings, and one or two
 // of the tile's powers of two.
-template <int kDim, int kKeys>
+template <typename Products, int kDim, int kKeys, int kThreads>
 class TileLoader {
  public:
   __device__ __forceinline__ TileLoader(const AttentionArgs& a, std::uint32_t kv_head,
@@ -97,7 +91,6 @@ class TileLoader {
   }
 
  private:
-  using T = Tiles<kDim, kKeys>;
   static constexpr int kChunks = kDim / 8;  // of a row
   static_assert(kKeys * kChunks % kThreads == 0 && 2 * kKeys <= kThreads);
 
@@ -108,20 +101,23 @@ class TileLoader {
     const __half* v = v_ + static_cast<std::uint64_t>(first) * kDim;
 #pragma unroll
     for (int j = 0; j < kKeys * kChunks / kThreads; ++j) {
-      // Where a row's chunks divide the threads, a thread keeps its chunk.
-      constexpr bool kKeeps = kThreads % kChunks == 0;
+      // Where a row's chunks divide the threads, a thread keeps its chunk, and its rows are a
+      // multiple of 8 apart.
+      constexpr bool kKeeps = kThreads % (8 * kChunks) == 0;
       const int key =
           kKeeps ? thread / kChunks + kThreads / kChunks * j : (thread + kThreads * j) / kChunks;
       const int chunk = kKeeps ? thread % kChunks : (thread + kThreads * j) % kChunks;
       const bool valid = kFull || first + key < n_keys_;
       const int from = valid ? key * kDim + chunk * 8 : 0;
-      const std::uint32_t to = stage + key * T::kPitch + chunk * 16;
+      const std::uint32_t to = stage + (kKeeps ? Products::place(thread / kChunks, chunk) +
+                                                     Products::further(kThreads / kChunks * j)
+                                               : Products::place(key, chunk));
       copy_async(to, k + from, valid);
-      copy_async(to + T::kTileBytes, v + from, valid);
+      copy_async(to + Products::kTileBytes, v + from, valid);
     }
     if (thread >= 2 * kKeys) return;
     const bool valid = kFull || first + thread % kKeys < n_keys_;
-    copy_async_word(stage + 2 * T::kTileBytes + thread * static_cast<int>(sizeof(float)),
+    copy_async_word(stage + 2 * Products::kTileBytes + thread * static_cast<int>(sizeof(float)),
                     valid ? scale_ + first : scale_ - thread % kKeys, valid);
   }
 
@@ -132,11 +128,10 @@ class TileLoader {
 };
 
 // What a warp knows of its 16 queries; a lane's rows are lane / 4 and lane / 4 + 8.
-template <int kDim, int kKeys>
+template <typename Products, int kDim, int kKeys>
 struct Queries {
   static constexpr bool kHeld = kDim <= 128;  // operands stay in registers
   static constexpr int kSteps = kDim / 16;
-  using T = Tiles<kDim, kKeys>;
 
   const __half* row[2];
   bool exists[2];
@@ -172,28 +167,6 @@ struct Queries {
     }
   }
 
-  // s[4 n + i] = q k^T, of key 8 n + 2 (lane % 4) + i % 2.
-  __device__ __forceinline__ void scores(std::uint32_t keys, int lane,
-                                         float (&s)[kKeys / 2]) const {
-#pragma unroll
-    for (float& each : s) each = 0;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      std::uint32_t loaded[4];
-      if constexpr (!kHeld) operand(step, lane, loaded);
-      const std::uint32_t* q = kHeld ? operands[step] : loaded;
-#pragma unroll
-      for (int n = 0; n < kKeys / 16; ++n) {
-        std::uint32_t k[4];
-        load_matrices(keys + (16 * n + lane % 8 + 8 * (lane / 16)) * T::kPitch + 32 * step +
-                          lane / 8 % 2 * 16,
-                      k);
-        multiply(s + 8 * n, q, k[0], k[1]);
-        multiply(s + 8 * n + 4, q, k[2], k[3]);
-      }
-    }
-  }
-
   // Keys beyond the sequence's end.
   static __device__ __forceinline__ void hide(float (&s)[kKeys / 2], std::uint32_t n_keys,
                                               int lane) {
@@ -202,28 +175,23 @@ struct Queries {
       if (8 * (i / 4) + 2 * (lane % 4) + i % 2 >= n_keys) s[i] = -INFINITY;
   }
 
-  // acc += weights * values.
-  __device__ __forceinline__ void add_values(std::uint32_t values, int lane,
-                                             const std::uint32_t (&weights)[kKeys / 4]) {
-#pragma unroll
-    for (int step = 0; step < kKeys / 16; ++step) {
-#pragma unroll
-      for (int n = 0; n < kDim / 16; ++n) {
-        std::uint32_t v[4];
-        load_transposed(values + (16 * step + lane % 16) * T::kPitch + 32 * n + lane / 16 * 16, v);
-        multiply(acc + 8 * n, weights + 4 * step, v[0], v[1]);
-        multiply(acc + 8 * n + 4, weights + 4 * step, v[2], v[3]);
-      }
-    }
-  }
-
   // One tile of which `n_keys` exist.
   __device__ __forceinline__ void visit(std::uint32_t stage, const float* scales,
                                         std::uint32_t n_keys, int lane) {
     const float* key_scale = scales;
     const float* value_scale = scales + kKeys;
     float s[kKeys / 2];
-    scores(stage, lane, s);
+    Products::scores(
+        stage, lane,
+        [&](int step, std::uint32_t q[4]) {
+          if constexpr (kHeld) {
+#pragma unroll
+            for (int p = 0; p < 4; ++p) q[p] = operands[step][p];
+          } else {
+            operand(step, lane, q);
+          }
+        },
+        s);
     float most[2] = {top[0], top[1]};
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n) {
@@ -256,7 +224,7 @@ struct Queries {
 #pragma unroll
     for (int i = 0; i < kDim / 2; ++i) acc[i] *= decay[i / 2 % 2];
 
-    std::uint32_t weights[kKeys / 4];
+    std::uint32_t weights[kKeys / 16][4];
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n) {
       const float2 scale = *reinterpret_cast<const float2*>(value_scale + 8 * n + 2 * (lane % 4));
@@ -266,10 +234,10 @@ struct Queries {
         const float y = power_of_two(s[4 * n + 2 * half + 1] - top[half]);
         sum[half] += x + y;
         const __half2 both = __floats2half2_rn(x * (scale.x * per_unit), y * (scale.y * per_unit));
-        weights[2 * n + half] = *reinterpret_cast<const std::uint32_t*>(&both);
+        weights[n / 2][2 * (n % 2) + half] = *reinterpret_cast<const std::uint32_t*>(&both);
       }
     }
-    add_values(stage + T::kTileBytes, lane, weights);
+    Products::add_values(stage + Products::kTileBytes, lane, weights, acc);
   }
 
   __device__ __forceinline__ void store(const AttentionArgs& a, const Place& place,
@@ -299,46 +267,86 @@ struct Queries {
   }
 };
 
-template <int kDim, int kKeys>
-__global__ void __launch_bounds__(kThreads, kDim <= 128 ? 3 : 1) attend(AttentionArgs a) {
-  using T = Tiles<kDim, kKeys>;
+template <typename Products, int kKeys>
+struct Stages {
+  static constexpr int kStageBytes =
+      (2 * Products::kTileBytes + 2 * kKeys * static_cast<int>(sizeof(float)) +
+       Products::kAlignment - 1) /
+      Products::kAlignment * Products::kAlignment;
+  static constexpr int kBytes = kStages * kStageBytes + Products::kAlignment - 16;
+};
+
+template <typename Products, int kDim, int kKeys, int kGroups>
+__device__ __forceinline__ void attend_with(const AttentionArgs& a) {
+  constexpr int kThreads = kGroups * kGroupThreads;
+  constexpr int kStageBytes = Stages<Products, kKeys>::kStageBytes;
   extern __shared__ __align__(16) std::uint8_t shared[];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::uint32_t head = blockIdx.y;
   const std::uint32_t kv_head = head * a.k.n_heads / a.q.n_heads;
-  const std::uint32_t base = shared_address(shared);
-  const Place place = find_place(a);
+  const std::uint32_t base = (shared_address(shared) + Products::kAlignment - 1) /
+                             Products::kAlignment * Products::kAlignment;
+  const std::uint8_t* memory = shared + (base - shared_address(shared));
+  const Place place = find_place(a, kGroups * kGroupQueries);
   wait_for_predecessor();
   let_successor_start();
   if (!place.found) return;
 
   const std::uint32_t n_tiles = (place.span.kv_count + kKeys - 1) / kKeys;
-  const TileLoader<kDim, kKeys> loader(a, kv_head, place.span);
+  const TileLoader<Products, kDim, kKeys, kThreads> loader(a, kv_head, place.span);
   if (n_tiles > 0) loader.load(0, base);
   copy_commit();
-  Queries<kDim, kKeys> queries;
+  Queries<Products, kDim, kKeys> queries;
   queries.load(a, place, head, warp, lane);
   for (std::uint32_t tile = 0; tile < n_tiles; ++tile) {
     copy_wait<0>();
+    Products::tile_is_there();
     __syncthreads();  // this tile is there for all, and the one before is no longer read
     if (tile + 1 < n_tiles)
-      loader.load((tile + 1) * kKeys, base + (tile + 1) % kStages * T::kStageBytes);
+      loader.load((tile + 1) * kKeys, base + (tile + 1) % kStages * kStageBytes);
     copy_commit();
-    const std::uint32_t stage = tile % kStages * T::kStageBytes;
-    queries.visit(base + stage, reinterpret_cast<const float*>(shared + stage + 2 * T::kTileBytes),
+    const std::uint32_t stage = tile % kStages * kStageBytes;
+    queries.visit(base + stage,
+                  reinterpret_cast<const float*>(memory + stage + 2 * Products::kTileBytes),
                   place.span.kv_count - tile * kKeys, lane);
   }
   queries.store(a, place, head, warp, lane);
 }
 
 template <int kDim, int kKeys>
-void launch_with(const AttentionArgs& args, dim3 grid, cudaStream_t stream) {
-  constexpr int kBytes = Tiles<kDim, kKeys>::kBytes;
-  cuda_check(cudaFuncSetAttribute(attend<kDim, kKeys>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  kBytes),
+__global__ void __launch_bounds__(kGroupThreads, kDim <= 128 ? 3 : 1) attend(AttentionArgs a) {
+  attend_with<WarpProducts<kDim, kKeys>, kDim, kKeys, 1>(a);
+}
+
+template <int kDim, int kGroups>
+__global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 1 ? 3 : 1)
+    attend_warpgroups(AttentionArgs a) {
+#if defined(DLLM_WARPGROUPS)
+  attend_with<WarpgroupProducts<kDim, 64>, kDim, 64, kGroups>(a);
+#endif
+}
+
+template <typename Products, int kKeys, int kGroups>
+void launch_with(void (*kernel)(AttentionArgs), const AttentionArgs& args, cudaStream_t stream) {
+  constexpr int kBytes = Stages<Products, kKeys>::kBytes;
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
              "asking for shared memory");
-  launch("launching attention", attend<kDim, kKeys>, grid, kThreads, kBytes, stream, args);
+  const dim3 grid(args.out.n_rows / (kGroups * kGroupQueries) + args.n_spans, args.q.n_heads);
+  launch("launching attention", kernel, grid, kGroups * kGroupThreads, kBytes, stream, args);
+}
+
+template <int kDim, int kKeys>
+void launch_warps(const AttentionArgs& args, cudaStream_t stream) {
+  launch_with<WarpProducts<kDim, kKeys>, kKeys, 1>(attend<kDim, kKeys>, args, stream);
+}
+
+template <int kDim>
+void launch_warpgroups(const AttentionArgs& args, cudaStream_t stream) {
+  using Products = WarpgroupProducts<kDim, 64>;
+  if (args.out.n_rows > kLongSequence * args.n_spans)
+    return launch_with<Products, 64, 2>(attend_warpgroups<kDim, 2>, args, stream);
+  launch_with<Products, 64, 1>(attend_warpgroups<kDim, 1>, args, stream);
 }
 
 }  // namespace
@@ -353,20 +361,22 @@ std::uint32_t attention_stride(std::uint32_t head_dim) {
 
 void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
                       const AttentionSpan* spans, std::uint32_t n_spans,
-                      const AttentionParams& params, Rows out, cudaStream_t stream) {
+                      const AttentionParams& params, Rows out, bool has_warpgroups,
+                      cudaStream_t stream) {
   const AttentionArgs args = {q, k, v, out, spans, n_spans, params.head_dim, params.scale * kLog2E};
-  const dim3 grid(out.n_rows / kQueries + n_spans, params.n_heads);
+  if (has_warpgroups && q.stride == 64) return launch_warpgroups<64>(args, stream);
+  if (has_warpgroups && q.stride == 128) return launch_warpgroups<128>(args, stream);
   switch (q.stride) {
     case 32:
-      return launch_with<32, 64>(args, grid, stream);
+      return launch_warps<32, 64>(args, stream);
     case 64:
-      return launch_with<64, 64>(args, grid, stream);
+      return launch_warps<64, 64>(args, stream);
     case 96:
-      return launch_with<96, 64>(args, grid, stream);
+      return launch_warps<96, 64>(args, stream);
     case 128:
-      return launch_with<128, 64>(args, grid, stream);
+      return launch_warps<128, 64>(args, stream);
     default:
-      return launch_with<256, 32>(args, grid, stream);
+      return launch_warps<256, 32>(args, stream);
   }
 }
 

@@ -15,9 +15,11 @@ namespace dllm::cuda {
 /// heads wider than 256.
 std::uint32_t attention_stride(std::uint32_t head_dim);
 
-/// Definitions: Backend::attention. `spans` lies on the device. Queries that see no key get zeros.
+/// Definitions: Backend::attention. `has_warpgroups`: GemmDevice's. `spans` lies on the device.
+/// Queries that see no key get zeros.
 void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
                       const AttentionSpan* spans, std::uint32_t n_spans,
-                      const AttentionParams& params, Rows out, cudaStream_t stream);
+                      const AttentionParams& params, Rows out, bool has_warpgroups,
+                      cudaStream_t stream);
 
 }  // namespace dllm::cuda

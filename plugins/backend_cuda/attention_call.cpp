@@ -85,7 +85,7 @@ void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const Atte
   jobs.job[2] = {rows_of(v), params.n_kv_heads, {}, v_heads};
   launch_heads(jobs, stream_.get());
   launch_attention(q_heads, k_heads, v_heads, list.values(), list.size(), params, new_rows_of(out),
-                   stream_.get());
+                   gemm_device_.has_warpgroups, stream_.get());
 }
 
 }  // namespace dllm::cuda

@@ -89,7 +89,8 @@ TEST_F(CudaAttention, AgreesWithOracle) {
   const std::vector<Case> all = {
       {1, 1, 64, {1}},       {2, 2, 128, {3, 70}},  {6, 2, 64, {33, 1, 64}}, {4, 1, 128, {65, 40}},
       {3, 3, 72, {31, 129}}, {5, 5, 20, {10, 7}},   {8, 2, 8, {200}},        {2, 1, 256, {50}},
-      {3, 1, 30, {40}},      {2, 1, 96, {300, 63}}, {1, 1, 128, {64, 128}},  {2, 2, 33, {70}}};
+      {3, 1, 30, {40}},      {2, 1, 96, {300, 63}}, {1, 1, 128, {64, 128}},  {2, 2, 33, {70}},
+      {2, 1, 128, {600}},    {2, 2, 64, {513}}};
   for (const Case& c : all) {
     SCOPED_TRACE("head_dim " + std::to_string(c.head_dim));
     const auto spans = pack(c.lengths);
@@ -180,22 +181,30 @@ TEST_F(CudaAttention, QueriesMayBeFewerThanKeys) {
 }
 
 TEST_F(CudaAttention, ASequenceIsTheSameAloneAndInCompany) {
-  const Case c = {4, 2, 24, {}};
-  const auto spans = pack({5, 90, 33});
-  const auto q = random_floats(std::size_t{128} * 96, 1, 2);
-  const auto k = random_floats(std::size_t{128} * 48, 2, 2);
-  const auto v = random_floats(std::size_t{128} * 48, 3);
-  const auto together = run(c, spans, q, k, v, 0.3F);
-  std::vector<float> alone;
-  for (const AttentionSpan& span : spans) {
-    const auto part = [&](const std::vector<float>& all, std::size_t width) {
-      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(span.q_begin * width);
-      return std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(span.q_count * width));
-    };
-    const auto one = run(c, pack({span.q_count}), part(q, 96), part(k, 48), part(v, 48), 0.3F);
-    alone.insert(alone.end(), one.begin(), one.end());
+  for (const std::uint32_t dim : {24U, 64U, 128U}) {
+    SCOPED_TRACE("head_dim " + std::to_string(dim));
+    const Case c = {4, 2, dim, {}};
+    const auto spans = pack({5, 300, 33});  // the long one alone has larger blocks
+    const std::size_t n = 338;
+    const std::size_t width = 4 * dim;
+    const std::size_t kv_width = 2 * dim;
+    const auto q = random_floats(n * width, 1, 2);
+    const auto k = random_floats(n * kv_width, 2, 2);
+    const auto v = random_floats(n * kv_width, 3);
+    const auto together = run(c, spans, q, k, v, 0.3F);
+    std::vector<float> alone;
+    for (const AttentionSpan& span : spans) {
+      const auto part = [&](const std::vector<float>& all, std::size_t of_width) {
+        const auto begin = all.begin() + static_cast<std::ptrdiff_t>(span.q_begin * of_width);
+        return std::vector<float>(begin,
+                                  begin + static_cast<std::ptrdiff_t>(span.q_count * of_width));
+      };
+      const auto one =
+          run(c, pack({span.q_count}), part(q, width), part(k, kv_width), part(v, kv_width), 0.3F);
+      alone.insert(alone.end(), one.begin(), one.end());
+    }
+    expect_same(alone, together);
   }
-  expect_same(alone, together);
 }
 
 // Inside a step, rotations wait for the attention that reads them.
