@@ -8,7 +8,8 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
-PAGES = ["writing-a-sampler.md", "writing-a-backend.md", "writing-a-model.md", "plugins.md"]
+PAGES = ["writing-a-sampler.md", "writing-a-backend.md", "writing-a-model.md", "plugins.md",
+         "using-the-library.md"]
 FOLDERS = ["plugin-sdk/examples", "plugin-sdk/template", "tests/sdk_consumer/project"]
 SUFFIXES = (".c", ".cpp", ".txt", ".in", ".rs")
 

@@ -1,6 +1,6 @@
-"""A backend and a model built outside the tree, from the installed packages, generate.
+"""A backend, a model and a program built outside the tree, from the installed packages, generate.
 
-usage: outside_core_test.py WORK      (WORK/prefix: where dllm is installed; WORK/build: the plugins)
+usage: outside_core_test.py WORK MODEL    (WORK/prefix: where dllm is installed; WORK/build: what was built; MODEL: the LLaDA demo model)
 """
 
 import json
@@ -17,7 +17,7 @@ from gguf_writer import GgufWriter
 from make_tiny_gguf import TinyModel, metadata, next_token_table, write_tiny_model
 from tiny_vocabulary import build_vocabulary
 
-WORK = pathlib.Path(sys.argv[1])
+WORK, MODEL = map(pathlib.Path, sys.argv[1:3])
 TOKENS, CLASSES = 320, 64
 
 
@@ -78,6 +78,19 @@ class Outside(unittest.TestCase):
                 # Every masked position sees the mask alone, and prefers the token behind its class.
                 self.assertEqual(answer["tokens"], [(mask % CLASSES + 1) % CLASSES] * 12)
                 self.assertEqual(answer["forwards"], 4)
+
+    def test_a_program_generates_through_the_library(self):
+        question = "What is 47 + 385?"
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("DLLM_")}
+        result = subprocess.run([WORK / "build/generate_text", MODEL, question], capture_output=True, text=True,
+                                check=False, env={**clean, "HOME": "/"})
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(result.stdout, dllm("run", "-m", MODEL, "-p", question, "-n", 64, "--steps", 32, "--seed", 1,
+                                             "--backend", "cpu"))
+        missing = subprocess.run([WORK / "build/generate_text", WORK / "none.gguf", question], capture_output=True,
+                                 text=True, check=False)
+        self.assertEqual((missing.returncode, missing.stdout), (1, ""))
+        self.assertIn("none.gguf", missing.stderr)
 
 
 if __name__ == "__main__":
