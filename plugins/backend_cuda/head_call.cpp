@@ -29,6 +29,12 @@ void write_answer(const StatsRequest& request, const RowAnswer& answer, std::uin
   if ((request.want & kStatLogSumExp) != 0) stats.log_sum_exp[row] = answer.log_sum_exp;
 }
 
+// Rows of a piece where `room` fit: whole tiles of the product, if there is more than one piece.
+std::uint32_t piece_rows(std::uint32_t room, std::uint32_t n_rows) {
+  constexpr std::uint32_t kTile = 160;
+  return n_rows <= room || room < kTile ? room : room / kTile * kTile;
+}
+
 }  // namespace
 
 std::uint32_t CudaBackend::chunk_rows(std::uint32_t n_vocab) const {
@@ -113,7 +119,7 @@ void CudaBackend::head_stats(TensorView hidden, const Weight& norm, float eps, c
   const Panel panel = head_input(hidden, *norm_vector, eps);
   describe(requests, matrix->n_rows());
 
-  const std::uint32_t most = chunk_rows(matrix->n_rows());
+  const std::uint32_t most = piece_rows(chunk_rows(matrix->n_rows()), hidden.n_rows);
   rows_.clear();
   answer_rows_.clear();
   Piece piece;

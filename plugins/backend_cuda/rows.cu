@@ -9,7 +9,7 @@
 namespace dllm::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 1024;
 constexpr int kPanelThreads = 512;
 constexpr std::uint32_t kChunk = 8;  // columns: 16 bytes of a panel
 
@@ -46,10 +46,23 @@ struct Chunk {
 #pragma unroll
     for (std::uint32_t i = 0; i < kChunk; ++i) values[i] = first + i < n_cols ? row[first + i] : 0;
   }
+
+  // Sum of squares; in double where f32 cannot hold it.
+  __device__ __forceinline__ double square() const {
+    float sum = 0;
+#pragma unroll
+    for (const float value : values) sum += value * value;
+    if (sum > 1e-30f && sum < INFINITY) return static_cast<double>(sum);
+    double exact = 0;
+#pragma unroll
+    for (const float value : values)
+      exact += static_cast<double>(value) * static_cast<double>(value);
+    return exact;
+  }
 };
 
-// The row's sum of squares; of what `source` makes of it the same, and its largest value (NaN where
-// one is).
+// The row's sum of squares; of what `source` makes of it the same where it is asked for, and its
+// largest value (NaN where one is).
 struct RowSize {
   double squares = 0;
   double source_squares = 0;
@@ -66,12 +79,9 @@ struct Plain {
     if (!norm) return chunk;
     Chunk weights;
     weights.load(norm, first, x.n_cols);
+    if (size) size->squares += chunk.square();
 #pragma unroll
-    for (std::uint32_t i = 0; i < kChunk; ++i) {
-      const auto value = static_cast<double>(chunk.values[i]);
-      if (size) size->squares += value * value;
-      chunk.values[i] *= weights.values[i];
-    }
+    for (std::uint32_t i = 0; i < kChunk; ++i) chunk.values[i] *= weights.values[i];
     return chunk;
   }
 };
@@ -131,10 +141,8 @@ __global__ void __launch_bounds__(kPanelThreads)
   RowSize size;
   const auto look = [&](const Chunk& chunk) {
 #pragma unroll
-    for (const float value : chunk.values) {
-      size.largest = Larger{}(fabsf(value), size.largest);
-      size.source_squares += static_cast<double>(value) * static_cast<double>(value);
-    }
+    for (const float value : chunk.values) size.largest = Larger{}(fabsf(value), size.largest);
+    if (products.scale) size.source_squares += chunk.square();
   };
   Chunk held[kHeld] = {};
 #pragma unroll
