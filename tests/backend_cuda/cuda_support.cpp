@@ -18,41 +18,52 @@ const BackendFactory* cuda_factory() {
   return factory;
 }
 
-void CudaTest::SetUp() {
-  const BackendFactory* factory = cuda_factory();
-  ASSERT_NE(factory, nullptr) << "the plugin was not accepted";
-  const BackendFactory::Probe probe = factory->probe();
-  if (!probe.usable) GTEST_SKIP() << probe.reason;
-  backend_ = factory->create(check_options(factory->options(), {}, "backend cuda"), Log());
+std::unique_ptr<Backend> make_cuda(const std::map<std::string, std::string, std::less<>>& options) {
+  return cuda_factory()->create(check_options(cuda_factory()->options(), options, "backend cuda"),
+                                Log());
 }
 
-std::vector<float> CudaTest::read_leading(TensorView view) {
-  return ::dllm::test::read(*backend_, view);
-}
-
-std::vector<float> CudaTest::read(TensorView view) {
+std::vector<float> read_closely(Backend& backend, TensorView view) {
   const std::uint32_t n = view.n_rows;
-  const auto rest = backend_->make_buffer(n, view.n_cols);
-  const auto rows = backend_->make_index_list(n);
+  const auto rest = backend.make_buffer(n, view.n_cols);
+  const auto rows = backend.make_index_list(n);
   std::vector<std::int32_t> all(n);
   for (std::uint32_t r = 0; r < n; ++r) all[r] = static_cast<std::int32_t>(r);
   rows->write(all);
-  backend_->copy_rows(view, *rows, rest->rows(n));
+  backend.copy_rows(view, *rows, rest->rows(n));
   WeightFile file;
   Rows minus(view.n_cols, std::vector<double>(view.n_cols, 0.0));
   for (std::uint32_t i = 0; i < view.n_cols; ++i) minus[i][i] = -1;
   file.add_matrix("minus", minus);
-  const auto matrix = file.import_to(*backend_, "minus");
+  const auto matrix = file.import_to(backend, "minus");
   std::vector<float> total(std::size_t{n} * view.n_cols, 0.0F);
   for (int pass = 0; pass < 3; ++pass) {
-    const std::vector<float> leading = read_leading(rest->rows(n));
+    const std::vector<float> leading = read(backend, rest->rows(n));
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += leading[i];
     if (std::any_of(leading.begin(), leading.end(), [](float v) { return !std::isfinite(v); }))
       return total;
-    const auto part = fill(leading, view.n_cols);
-    backend_->linear_residual(part->rows(n), *matrix, nullptr, rest->rows(n));
+    const auto part = make_filled(backend, leading, view.n_cols);
+    backend.linear_residual(part->rows(n), *matrix, nullptr, rest->rows(n));
   }
   return total;
+}
+
+const std::vector<Subject>& subjects() {
+  static const std::vector<Subject> all = {
+      {"cuda", [] { return make_cuda(); }, read_closely, 1e-7, true}};
+  return all;
+}
+
+// A plugin that was not accepted is no reason: its own tests fail, and so do these.
+std::string no_subjects_reason() {
+  return cuda_factory() == nullptr ? "" : cuda_factory()->probe().reason;
+}
+
+void CudaTest::SetUp() {
+  SubjectsTest::SetUp();
+  if (IsSkipped()) return;
+  ASSERT_NE(cuda_factory(), nullptr) << "the plugin was not accepted";
+  backend_ = make_cuda();
 }
 
 double relative_error(const std::vector<float>& got, const Rows& want) {

@@ -4,31 +4,38 @@
 //   TEST_F(Linear, ...) { auto x = fill(values, n_cols); ... read(x->rows(n)) ... }
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "conformance.hpp"
+#include "subjects.hpp"
 
 namespace dllm::test {
 
 /// The plugin's factory; null where it was not accepted (then the plugin tests fail).
 const BackendFactory* cuda_factory();
 
+/// A backend with these options.
+std::unique_ptr<Backend> make_cuda(
+    const std::map<std::string, std::string, std::less<>>& options = {});
+
+/// The values of a buffer to about 2^-30 of a row's largest. An identity product reads the leading
+/// 11 bits (binary16); what is left is read the same way, twice.
+std::vector<float> read_closely(Backend& backend, TensorView view);
+
 /// Makes a backend, or skips the test with the plugin's own reason.
-class CudaTest : public testing::Test {
+class CudaTest : public SubjectsTest {
  protected:
   void SetUp() override;
   Backend& backend() { return *backend_; }
   std::unique_ptr<Buffer> fill(const std::vector<float>& values, std::uint32_t n_cols) {
     return make_filled(*backend_, values, n_cols);
   }
-  /// The values of a buffer to about 2^-30 of a row's largest. An identity product reads the
-  /// leading 11 bits (binary16); what is left is read the same way, twice.
-  std::vector<float> read(TensorView view);
+  std::vector<float> read(TensorView view) { return read_closely(*backend_, view); }
   std::unique_ptr<Backend> backend_;
-
- private:
-  std::vector<float> read_leading(TensorView view);
 };
 
 /// Root mean square of got - want, relative to that of want.

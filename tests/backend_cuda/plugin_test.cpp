@@ -40,8 +40,7 @@ class CudaFaults : public CudaTest {};
 
 TEST_F(CudaFaults, AGpuThatDoesNotExistIsNamed) {
   try {
-    cuda_factory()->create(
-        check_options(cuda_factory()->options(), {{"device", "63"}}, "backend cuda"), Log());
+    make_cuda({{"device", "63"}});
     FAIL() << "there are 64 GPUs";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bad_usage);
@@ -50,8 +49,7 @@ TEST_F(CudaFaults, AGpuThatDoesNotExistIsNamed) {
 }
 
 TEST_F(CudaFaults, TooLittleMemoryIsRefusedWithBothFigures) {
-  const auto limited = cuda_factory()->create(
-      check_options(cuda_factory()->options(), {{"gpu_memory", "0.001"}}, "backend cuda"), Log());
+  const auto limited = make_cuda({{"gpu_memory", "0.001"}});
   try {
     limited->make_buffer(1000, 1000);
     FAIL() << "4 MB fit below 1 MiB";
@@ -68,8 +66,7 @@ TEST_F(CudaFaults, AModelThatDoesNotFitIsRefusedBeforeTheFirstUpload) {
   const std::vector<PlannedImport> imports = {{&file.file()->tensor("a"), WeightRole::column_split},
                                               {&file.file()->tensor("b"), WeightRole::embedding}};
   backend().check_room(imports);
-  const auto limited = cuda_factory()->create(
-      check_options(cuda_factory()->options(), {{"gpu_memory", "0.001"}}, "backend cuda"), Log());
+  const auto limited = make_cuda({{"gpu_memory", "0.001"}});
   const std::uint64_t free_before = limited->device().available_bytes;
   try {
     limited->check_room(imports);
@@ -98,8 +95,7 @@ TEST_F(CudaFaults, RoomIsWhatUploadingTakes) {
   const auto needed = static_cast<std::int64_t>(cuda::room_needed(imports));
   std::int64_t off = 0;
   for (int attempt = 0; attempt < 3; ++attempt) {
-    const auto other =
-        cuda_factory()->create(check_options(cuda_factory()->options(), {}, "backend cuda"), Log());
+    const auto other = make_cuda();
     const std::uint64_t before = other->device().available_bytes;
     std::vector<std::unique_ptr<Weight>> weights;
     for (const PlannedImport& each : imports)
@@ -108,18 +104,6 @@ TEST_F(CudaFaults, RoomIsWhatUploadingTakes) {
     if (std::abs(off) <= kPage) return;
   }
   ADD_FAILURE() << "room_needed() says " << needed << " bytes, uploading took " << off << " more";
-}
-
-TEST_F(CudaFaults, MasksThatAreNotBuiltAreRefusedByName) {
-  const auto spans = backend().make_attention_spans(1);
-  const std::vector<AttentionSpan> list = {{0, 1, 0, 1, MaskKind::block_causal}};
-  try {
-    spans->write(list);
-    FAIL() << "block_causal was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::unsupported);
-    EXPECT_NE(error.fact().find("block_causal"), std::string::npos) << error.what();
-  }
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+// Attention as the tests of every backend call it, and what binary16 operands are.
+#pragma once
+
+#include <vector>
+
+#include "conformance.hpp"
+#include "subjects.hpp"
+
+namespace dllm::test {
+
+struct AttentionCase {
+  std::uint32_t n_heads;
+  std::uint32_t n_kv_heads;
+  std::uint32_t head_dim;
+  std::vector<std::uint32_t> lengths;
+};
+
+/// Sequences of these lengths, one after the other, each attending to itself.
+std::vector<AttentionSpan> pack(const std::vector<std::uint32_t>& lengths);
+
+/// q [n, heads x dim], k and v [keys, kv heads x dim]; the result as q.
+std::vector<float> run_attention(const Subject& subject, Backend& backend, const AttentionCase& c,
+                                 const std::vector<AttentionSpan>& list,
+                                 const std::vector<float>& q, const std::vector<float>& k,
+                                 const std::vector<float>& v, float scale);
+
+constexpr double kHalfRounding = 1.0 / 2048;  // 2^-11, relative
+/// Every head's row in binary16, its largest value in [1, 2) times a power of two.
+Rows half_rounded(Rows rows, std::uint32_t head_dim);
+Rows absolute(Rows rows);
+/// value * factor + more.
+Rows scaled(Rows rows, double factor, double more);
+
+}  // namespace dllm::test
