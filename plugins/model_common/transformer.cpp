@@ -7,6 +7,18 @@
 #include "model_common/text.hpp"
 
 namespace dllm::model_common {
+namespace {
+
+void require_room(std::span<const float> out, std::size_t n_rows, std::uint32_t n_vocab) {
+  const std::uint64_t wanted = std::uint64_t{n_rows} * n_vocab;
+  if (out.size() == wanted) return;
+  throw Error(
+      ErrorCode::internal,
+      text("room for ", out.size(), " logits, ", n_rows, " rows of ", n_vocab, " need ", wanted),
+      "Model", "give room for every asked row");
+}
+
+}  // namespace
 
 Transformer::Transformer(HyperParameters hp, RopeKind rope, ModelWeights weights, Backend& backend)
     : hp_(std::move(hp)), rope_(rope), weights_(std::move(weights)), backend_(backend) {}
@@ -52,14 +64,17 @@ void Transformer::forward_stats(const ForwardBatch& batch, std::span<const Stats
 }
 
 void Transformer::forward_logits(const ForwardBatch& batch, std::span<float> out) {
-  const std::uint64_t wanted = std::uint64_t{batch.score.size()} * hp_.info.n_vocab;
-  if (out.size() != wanted) {
-    throw Error(ErrorCode::internal,
-                text("room for ", out.size(), " logits, ", batch.score.size(), " rows of ",
-                     hp_.info.n_vocab, " need ", wanted),
-                "Model::forward_logits", "give room for every asked row");
-  }
-  const TensorView hidden = forward(batch);
+  require_room(out, batch.score.size(), hp_.info.n_vocab);
+  logits(forward(batch), out);
+}
+
+// The scored rows lie where the last forward left them: statistics only read them.
+void Transformer::last_logits(std::span<float> out) {
+  require_room(out, layout_.n_scored(), hp_.info.n_vocab);
+  logits(act_.scored_hidden->rows(layout_.n_scored()), out);
+}
+
+void Transformer::logits(TensorView hidden, std::span<float> out) {
   if (hidden.n_rows == 0) return;
   backend_.logits(hidden, *weights_.output_norm, hp_.rms_eps, *weights_.output, out);
 }

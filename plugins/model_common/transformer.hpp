@@ -31,6 +31,7 @@ class Transformer final : public Model {
   void forward_stats(const ForwardBatch& batch, std::span<const StatsRequest> requests,
                      HeadStats& stats) override;
   void forward_logits(const ForwardBatch& batch, std::span<float> out) override;
+  void last_logits(std::span<float> out) override;
 
  private:
   /// Activations, all f32. T rows of a forward, S scored rows, M the larger of the two.
@@ -54,6 +55,7 @@ class Transformer final : public Model {
 
   /// Hidden rows of batch.score, before the output norm; [score.size(), E].
   TensorView forward(const ForwardBatch& batch);
+  void logits(TensorView hidden, std::span<float> out);
   void run_layers();
   void run_layer(const LayerWeights& layer);
   void run_last_layer(const LayerWeights& layer);

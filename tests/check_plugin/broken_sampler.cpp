@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "dllm_sdk/raw_logits_abi.h"
 #include "dllm_sdk/sampler_abi.h"
 
 namespace {
@@ -69,6 +70,7 @@ struct dllm_sampler_run {
   std::vector<dllm_edit> edits;
   std::uint32_t expected_open = 0;
   int plans = 0;  // since the last apply
+  bool took_logits = false;
   void* leaked = nullptr;
 };
 
@@ -140,6 +142,7 @@ dllm_status plan_faults(const dllm_canvas& canvas, dllm_sampler_run& run, dllm_e
   if (fault("calls_crashes")) std::abort();
   if (fault("calls_hangs")) ::sleep(1000);
   if (fault("calls_exits")) std::exit(0);
+  if (fault("calls_quick_exits")) std::quick_exit(0);
   if (fault("filled_by_others") && open < run.expected_open) return fail(error, "who filled it?");
   if (fault("remasked_by_others") && open > run.expected_open) return fail(error, "who masked it?");
   if (fault("reads_only_ids")) overwrite(canvas.ids, 5);
@@ -206,6 +209,8 @@ dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const dllm_s
                   dllm_edits* out, dllm_error* error) {
   write_into_statistics(*stats);
   change_the_process();
+  if (fault("older_host") && stats->n_rows > 0 && !run->took_logits) std::abort();
+  run->took_logits = false;
   run->edits.clear();
   run->plans = 0;
   const std::uint32_t stride = fault("wide_answers") ? 2 : stats->n_top_list;
@@ -241,6 +246,20 @@ dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const dllm_s
   return DLLM_OK;
 }
 
+dllm_status take(dllm_sampler_run* run, const dllm_canvas*, const dllm_raw_logits* logits,
+                 dllm_error*) {
+  run->took_logits = true;
+  if (fault("reads_only_logits")) overwrite(logits->values, 0.25f);
+  return DLLM_OK;
+}
+
+const dllm_raw_logits_v1 raw_logits = {sizeof(dllm_raw_logits_v1), 0, take};
+
+const void* get_extension(const char* name) {
+  const bool takes = fault("older_host") || fault("reads_only_logits");
+  return takes && std::strcmp(name, DLLM_EXTENSION_RAW_LOGITS) == 0 ? &raw_logits : nullptr;
+}
+
 const dllm_option_info options[] = {
     {sizeof(dllm_option_info), DLLM_OPTION_INTEGER, "per_step", "1", "positions a step", 1, 50, 0,
      0, nullptr},
@@ -271,6 +290,6 @@ extern "C" DLLM_PLUGIN_EXPORT const void* dllm_plugin_entry(const dllm_host_v1*,
                                         end,
                                         make_plan,
                                         apply,
-                                        nullptr};
+                                        get_extension};
   return &table;
 }

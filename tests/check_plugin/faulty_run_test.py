@@ -28,6 +28,8 @@ FAULTS = {
     "unknown_run_status": "run status 9",
     "null_edits": "and gave no list (sampler broken)",
     "many_edits": "apply() named 4294967295 edits, the canvas has ",
+    "fills": "it ended the run with 1 of ",
+    "calls_quick_exits": "a plugin ended the process in the middle of its work (exit)",
     "calls_exits": "a plugin ended the process in the middle of its work (exit)",
 }
 
@@ -46,14 +48,14 @@ class FaultyRun(unittest.TestCase):
     def run_with(self, fault, *arguments):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("DLLM_")}
         return subprocess.run(
-            [os.environ["DLLM_BINARY"], "run", "-m", self.model, "-p", "x", "--no-chat", "-n", "3", "--plugin-dir",
+            [os.environ["DLLM_BINARY"], "run", "-m", self.model, "-p", "x", "--no-chat", "-n", "4", "--plugin-dir",
              FOLDER, "--sampler", "broken", *arguments], capture_output=True, text=True, timeout=300, check=False,
             env={**clean, "HOME": "/", "DLLM_TEST_FAULT": fault})
 
     def test_whole_it_runs(self):
         result = self.run_with("", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(len(json.loads(result.stdout)["tokens"]), 3)
+        self.assertEqual(len(json.loads(result.stdout)["tokens"]), 4)
 
     def test_each_fault_is_a_named_error(self):
         for fault, says in FAULTS.items():
@@ -67,8 +69,8 @@ class FaultyRun(unittest.TestCase):
 
     def test_what_it_prints_does_not_mix_with_the_answer(self):
         result = self.run_with("shared_process_prints", "--json")
-        self.assertEqual((result.returncode, len(json.loads(result.stdout)["tokens"])), (0, 3), result.stderr)
-        self.assertEqual(result.stderr.count("I was here"), 3)
+        self.assertEqual((result.returncode, len(json.loads(result.stdout)["tokens"])), (0, 4), result.stderr)
+        self.assertEqual(result.stderr.count("I was here"), 4)
 
     def test_its_floating_point_mode_changes_no_number_of_the_model(self):
         traces = []
@@ -93,7 +95,7 @@ class FaultyRun(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             with open(stats, encoding="utf-8") as file:
                 edits = [edit for line in file for edit in json.loads(line)["edits"]]
-        self.assertEqual([edit["confidence"] for edit in edits], [None] * 3)
+        self.assertEqual([edit["confidence"] for edit in edits], [None] * 4)
 
 
 if __name__ == "__main__":

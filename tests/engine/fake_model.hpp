@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "dllm/model.hpp"
@@ -62,6 +63,7 @@ class FakeModel : public Model {
     seen_ids.assign(batch.ids.begin(), batch.ids.end());
     seen_slices.assign(batch.sequences.begin(), batch.sequences.end());
     seen_requests.assign(requests.begin(), requests.end());
+    answered_.clear();
     for (const StatsRequest& request : requests) {
       for (std::size_t i = 0; i < request.positions.size(); ++i) {
         answer(batch, request.first_row + i, request.positions[i], stats);
@@ -69,18 +71,28 @@ class FakeModel : public Model {
     }
   }
   void forward_logits(const ForwardBatch&, std::span<float>) override {}
+  /// Row r of the last forward: 10 r + id / 100, and 1000 for the token it answered.
+  void last_logits(std::span<float> out) override {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<float>(10 * (i / kRows)) + static_cast<float>(i % kRows) / 100;
+    }
+    for (const auto& [row, id] : answered_) {
+      out[row * kRows + static_cast<std::size_t>(id)] = 1000;
+    }
+  }
 
   ModelInfo info_;
 
  private:
   void answer(const ForwardBatch& batch, std::size_t row, std::uint32_t position,
-              HeadStats& stats) const {
+              HeadStats& stats) {
     const std::uint32_t index = batch.score[row];
     const auto slice = std::find_if(
         batch.sequences.begin(), batch.sequences.end(), [&](const SequenceSlice& candidate) {
           return index >= candidate.begin && index < candidate.begin + candidate.length;
         });
     stats.sampled[row] = token(position, batch.ids.subspan(slice->begin, slice->length));
+    answered_.emplace_back(row, stats.sampled[row]);
     stats.sampled_prob[row] = probability(position);
     stats.argmax[row] = stats.sampled[row];
     stats.top1_prob[row] = probability(position);
@@ -89,6 +101,8 @@ class FakeModel : public Model {
     stats.log_sum_exp[row] = 0;
     stats.non_finite[row] = position == nan_position ? 1 : 0;
   }
+
+  std::vector<std::pair<std::size_t, std::int32_t>> answered_;  // row and token
 };
 
 }  // namespace dllm::test

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -91,8 +92,11 @@ inline dllm_model_facts fake_facts() {
   return facts;
 }
 
-inline std::shared_ptr<const Sampler> make_sampler(const Script& script) {
-  static const dllm_sampler_v1 table = [] {
+using Extension = const void* (*)(const char* name);
+
+inline std::shared_ptr<const Sampler> make_sampler(const Script& script,
+                                                   Extension extension = nullptr) {
+  static const dllm_sampler_v1 plain = [] {
     dllm_sampler_v1 t{};
     t.struct_size = sizeof t;
     t.create = detail::create;
@@ -103,6 +107,10 @@ inline std::shared_ptr<const Sampler> make_sampler(const Script& script) {
     t.apply = detail::apply;
     return t;
   }();
+  // Tables live for ever; one for each extension a test has.
+  static std::map<Extension, dllm_sampler_v1> tables;
+  dllm_sampler_v1& table = tables.try_emplace(extension, plain).first->second;
+  table.get_extension = extension;
   detail::script_in_hand() = &script;
   return std::make_shared<const Sampler>(nullptr, "script", &table, std::vector<OptionInfo>{},
                                          OptionValues{}, fake_facts());

@@ -13,8 +13,8 @@ ROOT = pathlib.Path(sys.argv[1])
 PAGE = (ROOT / "docs/sampler-reference.md").read_text(encoding="utf-8")
 INCLUDE = ROOT / "plugin-sdk/include/dllm_sdk"
 # What a plugin author calls or derives from; the rest of the C++ headers carries these over the boundary.
-CLASSES = {"sampler_rule.hpp": ("Options", "Canvas", "Plan", "Stats", "Edits", "Run", "Sampler"),
-           "row_statistics.hpp": ("RowStatistics", "Answers"),
+CLASSES = {"sampler_rule.hpp": ("Options", "Canvas", "Plan", "Stats", "Logits", "Edits", "Run", "Sampler"),
+           "row_statistics.hpp": ("RowStatistics", "RawRows", "Answers"),
            "testing.hpp": ("Board", "Game", "Played", "PlayedRound", "Refused")}
 
 
@@ -115,7 +115,7 @@ class Reference(unittest.TestCase):
         self.assertEqual(self.members["Options"], {"integer", "number", "boolean", "text"})
         self.assertEqual(self.members["Edits"],
                          {"commit", "commit_revocable", "replace", "remask", "size", "list", "clear"})
-        self.assertEqual(self.members["Run"], {"plan", "apply"})
+        self.assertEqual(self.members["Run"], {"plan", "take_logits", "apply"})
         self.assertIn("allow_all", self.members["Plan"])
         self.assertIn("sampled_prob", self.members["RowStatistics"])
 

@@ -32,7 +32,7 @@ constexpr dllm_option_info kOptions[] = {
     dllm::sdk::text_option("note", "", "any text"),
 };
 
-struct ScriptedRun final : dllm::sdk::Run {
+struct ScriptedRun : dllm::sdk::Run {
   explicit ScriptedRun(std::string where) : fault(std::move(where)) {}
   void plan(const Canvas& canvas, Plan& plan) const override {
     if (fault == "plan") throw std::runtime_error("fault in plan");
@@ -176,6 +176,38 @@ TEST_F(SdkStats, AreAppliedOnceAPlan) {
   const HostStats stats = answered();
   EXPECT_THAT(refusal(stats.view()), IsEmpty());
   EXPECT_THAT(refusal(stats.view()), HasSubstr("without a plan"));
+}
+
+struct TakingRun final : ScriptedRun {
+  TakingRun() : ScriptedRun("none") {}
+  void take_logits(const Canvas&, const dllm::sdk::Logits&) override {}
+};
+struct TakingSampler final : dllm::sdk::Sampler {
+  TakingSampler(const Options&, const dllm_model_facts&) {}
+  std::unique_ptr<dllm::sdk::Run> start(const Canvas&, std::uint64_t) const override {
+    return std::make_unique<TakingRun>();
+  }
+  static const void* extension(const char* name) {
+    return std::string_view(name) == DLLM_EXTENSION_RAW_LOGITS ? &dllm::sdk::kRawLogitsTable
+                                                               : nullptr;
+  }
+};
+
+// As a host does that was made before the extension.
+TEST(SdkRawLogits, ARuleThatTakesThemIsNotAppliedWithoutThem) {
+  static constexpr dllm_sampler_v1 table = dllm::sdk::make_table<TakingSampler>(nullptr);
+  const auto facts = dllm::test::small_facts(kVocab, kMaskId);
+  const HostSampler sampler(table, {}, facts);
+  HostCanvas canvas = prompt_and_masks(1, 2);
+  HostRun run(sampler, canvas, 1);
+  dllm::test::Round round;
+  try {
+    dllm::test::play_round(run, canvas, facts, 1, dllm::test::same_logits, round);
+    FAIL() << "applied";
+  } catch (const PluginFailure& failure) {
+    EXPECT_EQ(failure.status, DLLM_ERROR);
+    EXPECT_THAT(failure.what(), HasSubstr("knows the extension dllm.raw_logits/1"));
+  }
 }
 
 TEST(SdkLargest, PicksByScoreThenByLowerIndexAndReturnsIndexOrder) {

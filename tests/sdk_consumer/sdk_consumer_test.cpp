@@ -78,7 +78,7 @@ TEST_F(SdkConsumer, TheInstalledExamplesAreAcceptedAndFillACanvas) {
   FakeModel model;
   Engine engine(model, {.max_sequences = 8, .max_sequence_length = 64, .max_tokens = 256});
   std::vector<SequenceId> ids;
-  for (const std::string name : {"first", "threshold", "margin", "guided", "dice"}) {
+  for (const std::string name : {"first", "threshold", "margin", "guided", "nsigma", "dice"}) {
     if (name == "dice" && registry_.find(PluginKind::sampler, name) == nullptr) continue;
     ids.push_back(engine.add(request(name, {}, {5, kM, kM, 6, kM, kM})));
   }

@@ -1,4 +1,5 @@
 // Rules about answers no healthy model gives, and answers in another form.
+#include <algorithm>
 #include <limits>
 
 #include "check/rules.hpp"
@@ -9,12 +10,17 @@ namespace {
 
 // One answer of the second forward is damaged. The engine would stop the sequence before the
 // sampler sees such a row; a sampler that sees it must not turn it into a token.
-void play_damaged(const Subject& subject, const std::function<void(sdk::Answers&)>& damage) {
+// `logit` takes the place of every logit of that row.
+void play_damaged(const Subject& subject, float logit,
+                  const std::function<void(sdk::Answers&)>& damage) {
   const Scene scene = plain_scene();
   const auto sampler = subject.make(scene.facts);
   Rehearsal play(*sampler, scene);
   play.damage = [&](sdk::Answers& answers) {
     if (play.forwards() == 1 && !answers.positions.empty()) damage(answers);
+  };
+  play.damage_logits = [&](sdk::RawRows& rows) {
+    if (play.forwards() == 1) std::fill_n(rows.values.begin(), rows.n_vocab, logit);
   };
   try {
     play.play();
@@ -29,7 +35,8 @@ void play_damaged(const Subject& subject, const std::function<void(sdk::Answers&
 }  // namespace
 
 void no_candidate(const Subject& subject) {
-  play_damaged(subject, [](sdk::Answers& answers) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  play_damaged(subject, kNone, [](sdk::Answers& answers) {
     answers.set(0, sdk::RowStatistics());
     for (std::uint32_t j = 0; j < answers.prob_of_stride; ++j) answers.prob_of[j] = 0;
     for (std::uint32_t j = 0; j < answers.top_stride; ++j) {
@@ -40,7 +47,7 @@ void no_candidate(const Subject& subject) {
 }
 
 void not_a_number(const Subject& subject) {
-  play_damaged(subject, [](sdk::Answers& answers) {
+  play_damaged(subject, std::numeric_limits<float>::quiet_NaN(), [](sdk::Answers& answers) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     answers.sampled_prob[0] = answers.top1_prob[0] = answers.top2_prob[0] = nan;
     answers.entropy[0] = answers.log_sum_exp[0] = nan;

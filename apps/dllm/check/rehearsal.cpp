@@ -150,6 +150,7 @@ std::string first_difference(const std::vector<Round>& one, const std::vector<Ro
 
 Rehearsal::Rehearsal(const Sampler& sampler, const Scene& scene)
     : id_(sampler.id()),
+      takes_logits_(sampler.takes_logits()),
       scene_(scene),
       canvas_(scene.ids, scene.editable, scene.facts),
       run_(as_rule("calls", [&] { return sampler.start(shown(), scene.seed); })) {
@@ -181,12 +182,25 @@ void Rehearsal::plan() {
   as_rule("plans", [&] { check_plan(plan_, canvas_.view(), scene_.facts.n_vocab, id_); });
 }
 
+void Rehearsal::give_logits(std::uint64_t hash) {
+  sdk::RawRows rows(plan_, scene_.facts.n_vocab,
+                    [&](std::uint32_t at) { return canned_row(scene_.facts, hash, at); });
+  if (damage_logits) damage_logits(rows);
+  const std::vector<float> before = rows.values;
+  as_rule("calls", [&] { run_.take_logits(shown(), rows.view()); });
+  require_untouched("take");
+  if (!same_bytes(before, rows.values)) {
+    throw Broken("reads_only", "take() wrote into the logits it was given");
+  }
+}
+
 void Rehearsal::apply() {
   const std::uint64_t hash = canvas_hash(canvas_.ids(), scene_.seed);
   sdk::Answers answers = sdk::answer_plan(
       plan_, scene_.facts, scene_.seed, canvas_.step(),
       [&](std::uint32_t at) { return canned_row(scene_.facts, hash, at); }, scene_.extra_columns);
   if (damage) damage(answers);
+  if (takes_logits_ && !answers.positions.empty()) give_logits(hash);
   const sdk::Answers before = answers;
   const dllm_stats stats = answers.view();
   Round round{answers.positions, {}};

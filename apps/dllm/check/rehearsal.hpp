@@ -91,6 +91,7 @@ class Rehearsal {
 
   /// Called on every answer before the sampler sees it.
   std::function<void(sdk::Answers&)> damage;
+  std::function<void(sdk::RawRows&)> damage_logits;
 
  private:
   /// The canvas as the plugin gets it, copied: to see whether it writes there.
@@ -104,7 +105,10 @@ class Rehearsal {
   void require_untouched(const char* call) const;
   dllm_canvas shown();
 
+  void give_logits(std::uint64_t hash);
+
   const std::string& id_;
+  bool takes_logits_;
   const Scene& scene_;
   Canvas canvas_;
   CanvasCopy before_;  // the call under way: what it was given

@@ -28,8 +28,11 @@ std::size_t count_of(const std::vector<Finding>& findings, Verdict verdict) {
 }
 
 std::string findings_text(const PluginRecord& record, const std::vector<Finding>& findings) {
-  std::string text =
-      fmt::format("{} {} {}\n", plugin_kind_name(record.kind), record.id, record.version);
+  const std::string kind(plugin_kind_name(record.kind));
+  // What no descriptor could be read of is only a file.
+  std::string text = record.id.empty()
+                         ? fmt::format("{}: no plugin\n", single_line(record.path.string()))
+                         : fmt::format("{} {} {}\n", kind, record.id, record.version);
   for (const Finding& finding : findings) {
     const bool asked = finding.verdict != Verdict::not_asked;
     text += fmt::format("{:<9}  {:<18}  {}\n", verdict_name(finding.verdict), finding.rule,

@@ -49,6 +49,8 @@ constexpr std::array kRules = std::to_array<Rule>({
      false, kRepeats},
     {"newer_host", "structures of a newer dllm are longer, and their ends stay untouched",
      checks::newer_host},
+    {"older_host", "a host without the extensions it uses gets an error, or a run without them",
+     checks::older_host},
     {"frees_all", "what a run and a sampler took is given back, whenever they end",
      checks::frees_all},
     {"shared_process",

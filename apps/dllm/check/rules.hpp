@@ -76,7 +76,8 @@ void no_special_ids(const Subject&);
 void no_candidate(const Subject&);  // faults.cpp
 void not_a_number(const Subject&);
 void wide_answers(const Subject&);
-void newer_host(const Subject&);      // newer_host.cpp
+void newer_host(const Subject&);  // other_hosts.cpp
+void older_host(const Subject&);
 void frees_all(const Subject&);       // frees_all.cpp
 void shared_process(const Subject&);  // shared_process.cpp
 }  // namespace checks

@@ -86,6 +86,9 @@ void remasked_by_others(const Subject& subject) {
 }
 
 void huge_vocabulary(const Subject& subject) {
+  if (subject.make(plain_scene().facts)->takes_logits()) {
+    throw NotAsked("it takes whole logits, which grow with the vocabulary");
+  }
   constexpr std::uint32_t kVocab = 1u << 28;
   constexpr long kMaxGrowthKib = 128 * 1024;  // half a byte a token
   Scene scene = plain_scene();

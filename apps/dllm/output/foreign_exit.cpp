@@ -23,7 +23,11 @@ void report_foreign_exit() {
 
 }  // namespace
 
-void watch_for_foreign_exit() { std::atexit(report_foreign_exit); }
+void watch_for_foreign_exit() {
+  std::atexit(report_foreign_exit);
+  std::at_quick_exit(report_foreign_exit);
+}
+
 void end_is_expected() { is_expected = true; }
 
 }  // namespace dllm::cli

@@ -204,9 +204,11 @@ void ReplayModel::forward_stats(const ForwardBatch& batch, std::span<const Stats
   }
 }
 
-void ReplayModel::forward_logits(const ForwardBatch&, std::span<float>) {
-  throw Error(ErrorCode::unsupported, "a trace holds statistics, no logits", "replay",
-              "run the model itself");
+void ReplayModel::forward_logits(const ForwardBatch&, std::span<float> out) { last_logits(out); }
+
+void ReplayModel::last_logits(std::span<float>) {
+  throw Error(ErrorCode::unsupported, "a trace holds statistics, no whole logits", "replay",
+              "run the model itself, or use a sampler that takes no raw logits");
 }
 
 }  // namespace dllm::cli

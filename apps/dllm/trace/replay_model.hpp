@@ -26,6 +26,7 @@ class ReplayModel final : public Model {
   void forward_stats(const ForwardBatch& batch, std::span<const StatsRequest> requests,
                      HeadStats& stats) override;
   void forward_logits(const ForwardBatch& batch, std::span<float> out) override;
+  void last_logits(std::span<float> out) override;
 
   std::uint64_t exact_rows() const { return exact_rows_; }
   std::uint64_t approximate_rows() const { return approximate_rows_; }

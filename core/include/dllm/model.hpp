@@ -97,6 +97,10 @@ class Model {
                              HeadStats& stats) = 0;
   /// One forward, then whole logits: out[i * n_vocab + v] for score[i].
   virtual void forward_logits(const ForwardBatch& batch, std::span<float> out) = 0;
+  /// Whole logits of the rows of the last forward_stats, without another forward: out[i * n_vocab +
+  /// v] for its score[i]. For samplers that take them; as it stands it refuses, Error
+  /// (unsupported).
+  virtual void last_logits(std::span<float> out);
 };
 
 /// Called during load with bytes done and in all.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "dllm/options.hpp"
+#include "dllm_sdk/raw_logits_abi.h"
 #include "dllm_sdk/sampler_abi.h"
 
 namespace dllm {
@@ -23,17 +24,21 @@ namespace dllm {
 /// One sequence's state inside a sampler plugin; move-only. It ends before its Sampler does.
 class SamplerRun {
  public:
-  SamplerRun(const dllm_sampler_v1* table, dllm_sampler_run* run, std::string name);
+  SamplerRun(const dllm_sampler_v1* table, const dllm_raw_logits_v1* raw_logits,
+             dllm_sampler_run* run, std::string name);
   SamplerRun(SamplerRun&& other) noexcept;
   SamplerRun& operator=(SamplerRun&& other) noexcept;
   ~SamplerRun();
 
   /// Pointers in the plan live until the next call on this run.
   dllm_plan plan(const dllm_canvas& canvas);
+  /// Only where Sampler::takes_logits(); before apply.
+  void take_logits(const dllm_canvas& canvas, const dllm_raw_logits& logits);
   dllm_edits apply(const dllm_canvas& canvas, const dllm_stats& stats);
 
  private:
   const dllm_sampler_v1* table_;
+  const dllm_raw_logits_v1* raw_logits_;
   dllm_sampler_run* run_;
   std::string name_;
 };
@@ -50,12 +55,15 @@ class Sampler {
 
   const std::string& id() const noexcept { return id_; }
   const OptionValues& values() const noexcept { return values_; }
+  /// It wants the whole logits of every row it asks for ("dllm.raw_logits/1").
+  bool takes_logits() const noexcept { return raw_logits_ != nullptr; }
   SamplerRun start(const dllm_canvas& canvas, std::uint64_t seed) const;
 
  private:
   std::shared_ptr<void> library_;
   std::string id_;
   const dllm_sampler_v1* table_;
+  const dllm_raw_logits_v1* raw_logits_ = nullptr;
   OptionValues values_;
   dllm_sampler* sampler_ = nullptr;
 };

@@ -11,6 +11,7 @@
 #include "dllm/plan_check.hpp"
 #include "engine/owned_plan.hpp"
 #include "engine/step_batch.hpp"
+#include "engine/whole_logits.hpp"
 
 namespace dllm {
 namespace {
@@ -116,6 +117,7 @@ struct Engine::Impl {
   void guard_progress(const Sequence& sequence) const;
   void reserve(std::uint32_t n_tokens);
   void size_answers();
+  void fetch_logits();
   void apply_answers(std::size_t index);
   void apply(Sequence& sequence, const dllm_stats& answers, const dllm_stats& all, bool forward);
 
@@ -127,6 +129,7 @@ struct Engine::Impl {
   SequenceId next_id = 1;
   StepBatch batch;
   std::vector<Sequence*> in_batch;
+  WholeLogits logits;
   HeadStats stats;
   StepReport report;
 };
@@ -145,6 +148,7 @@ SequenceId Engine::Impl::add(SequenceRequest request) {
   const std::uint32_t budget =
       request.max_steps > 0 ? request.max_steps
                             : default_max_forwards(static_cast<std::uint32_t>(request.ids.size()));
+  if (request.sampler->takes_logits()) logits.reserve(reserved_tokens, model.info().n_vocab);
   const SequenceId id = next_id++;
   sequences.emplace(id, std::make_unique<Sequence>(id, std::move(request), budget));
   return id;
@@ -219,6 +223,21 @@ void Engine::Impl::size_answers() {
   stats.reserve(reserved_tokens, n_prob_of, n_top);
 }
 
+// Where they are not to be had, that ends the sequences that take them and no other.
+void Engine::Impl::fetch_logits() {
+  const auto takes = [](const Sequence* sequence) {
+    return sequence->request.sampler->takes_logits();
+  };
+  if (std::ranges::none_of(in_batch, takes)) return;
+  try {
+    logits.fetch(model, batch.n_score_rows());
+  } catch (const Error& error) {
+    for (Sequence* sequence : in_batch) {
+      if (takes(sequence)) sequence->fail(error);
+    }
+  }
+}
+
 void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, const dllm_stats& all,
                          bool forward) {
   const dllm_canvas canvas = sequence.canvas.view();
@@ -244,12 +263,20 @@ void Engine::Impl::apply(Sequence& sequence, const dllm_stats& answers, const dl
   if (!request.ignore_eos && sequence.canvas.reached_stop(stop_ids)) {
     sequence.finish(FinishReason::stop);
   } else if (edits.status == DLLM_RUN_FINISHED) {
+    if (const std::uint32_t left = sequence.canvas.n_masked(); left > 0) {
+      throw Error(ErrorCode::bad_plugin,
+                  fmt::format("it ended the run with {} of {} positions still masked", left,
+                              sequence.canvas.size()),
+                  fmt::format("sampler {}", sequence.sampler_id()),
+                  "report it to the author of the sampler");
+    }
     sequence.finish(FinishReason::length);
   }
 }
 
 void Engine::Impl::apply_answers(std::size_t index) {
   Sequence& sequence = *in_batch[index];
+  if (sequence.status == SequenceStatus::failed) return;
   const dllm_plan& plan = sequence.plan.get();
   try {
     if (const auto bad = batch.first_non_finite(index, plan, stats)) {
@@ -259,6 +286,9 @@ void Engine::Impl::apply_answers(std::size_t index) {
                   model.info().name.empty() ? model.info().architecture : model.info().name,
                   "its weights are damaged, or so large that it overflows: download or convert it "
                   "again");
+    }
+    if (sequence.request.sampler->takes_logits()) {
+      sequence.run.take_logits(sequence.canvas.view(), logits.of(batch.requests()[index], plan));
     }
     apply(sequence, batch.answers(index, plan, stats), batch.all_answers(index, stats), true);
   } catch (const Error& error) {
@@ -285,6 +315,7 @@ const StepReport& Engine::Impl::step() {
   start = Clock::now();
   size_answers();
   model.forward_stats(batch.forward(), batch.requests(), stats);
+  fetch_logits();
   report.forward_ms = elapsed_ms(start);
 
   start = Clock::now();

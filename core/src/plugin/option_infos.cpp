@@ -17,6 +17,7 @@ namespace {
 // Far above any real plugin; a larger number is a lie or a stray pointer's neighbour.
 constexpr std::uint32_t kMaxOptions = 1000;
 constexpr std::uint32_t kMaxChoices = 1000;
+constexpr std::size_t kMaxTextBytes = 4096;
 
 // Size at ABI 1.0; later minors only append.
 constexpr std::size_t kFirstInfoBytes =
@@ -40,21 +41,37 @@ std::string judge_value(const OptionInfo& info) {
   return {};
 }
 
+// A text the plugin describes an option with, copied; a fact where it is too long, or would do more
+// to a terminal than be read.
+std::string copy_text(const char* from, const std::string& what, std::string& to) {
+  const std::size_t size = ::strnlen(from, kMaxTextBytes + 1);
+  if (size > kMaxTextBytes) return fmt::format("{} is longer than {} bytes", what, kMaxTextBytes);
+  to.assign(from, size);
+  if (printable(to) == to) return {};
+  return fmt::format("{} holds control characters, or is no UTF-8", what);
+}
+
 // Copies one info whose struct is whole; a fact where it is malformed.
 std::string copy_info(const dllm_option_info& from, std::uint32_t index, OptionInfo& to) {
-  if (from.name == nullptr || !is_option_name(from.name)) {
-    return fmt::format("option {} is named '{}', a name has 1 to 64 of a-z, 0-9 and _", index,
-                       from.name == nullptr ? "" : printable(from.name));
+  constexpr std::size_t kLongestName = 64;
+  to.name =
+      from.name == nullptr ? "" : std::string(from.name, ::strnlen(from.name, kLongestName + 1));
+  if (!is_option_name(to.name)) {
+    return fmt::format("option {} is named '{}', a name has 1 to {} of a-z, 0-9 and _", index,
+                       printable(to.name), kLongestName);
   }
-  to.name = from.name;
   if (from.type > DLLM_OPTION_TEXT) {
     return fmt::format("option {} has type {}, the last known is {}", to.name, from.type,
                        DLLM_OPTION_TEXT);
   }
   to.type = static_cast<OptionType>(from.type);
   if (from.default_value == nullptr) return fmt::format("option {} has no default", to.name);
-  to.default_value = from.default_value;
-  if (from.help != nullptr) to.help = printable(from.help);
+  const auto owner = [&](const char* what) {
+    return fmt::format("the {} of option {}", what, to.name);
+  };
+  std::string fact = copy_text(from.default_value, owner("default"), to.default_value);
+  if (fact.empty() && from.help != nullptr) fact = copy_text(from.help, owner("help"), to.help);
+  if (!fact.empty()) return fact;
   to.minimum = from.minimum;
   to.maximum = from.maximum;
   to.minimum_exclusive = (from.flags & DLLM_OPTION_MINIMUM_EXCLUSIVE) != 0;
@@ -69,7 +86,8 @@ std::string copy_info(const dllm_option_info& from, std::uint32_t index, OptionI
     if (from.choices[i] == nullptr) {
       return fmt::format("choice {} of option {} is null", i, to.name);
     }
-    to.choices.emplace_back(from.choices[i]);
+    fact = copy_text(from.choices[i], owner("choice"), to.choices.emplace_back());
+    if (!fact.empty()) return fact;
   }
   return {};
 }

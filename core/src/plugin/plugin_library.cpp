@@ -12,6 +12,7 @@
 #include "plugin/foreign_text.hpp"
 #include "plugin/option_infos.hpp"
 #include "plugin/preset_infos.hpp"
+#include "plugin/raw_logits.hpp"
 
 namespace dllm {
 namespace {
@@ -102,6 +103,9 @@ Refusal accept_sampler(const void* entry_result, PluginRecord& record) {
   if (const std::string fact = read_presets(*table, record.options, offered); !fact.empty()) {
     return {"its presets are malformed: " + fact, kReport};
   }
+  std::string malformed;
+  find_raw_logits(*table, malformed);
+  if (!malformed.empty()) return {"its table for raw logits is malformed: " + malformed, kReport};
   record.presets = std::move(offered.presets);
   record.aliases = std::move(offered.aliases);
   record.sampler = table;

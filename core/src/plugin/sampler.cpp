@@ -6,6 +6,7 @@
 
 #include "dllm/error.hpp"
 #include "plugin/foreign_text.hpp"
+#include "plugin/raw_logits.hpp"
 
 namespace dllm {
 namespace {
@@ -39,17 +40,20 @@ void check_list(const void* list, std::uint32_t count, const char* call, const c
 
 }  // namespace
 
-SamplerRun::SamplerRun(const dllm_sampler_v1* table, dllm_sampler_run* run, std::string name)
-    : table_(table), run_(run), name_(std::move(name)) {}
+SamplerRun::SamplerRun(const dllm_sampler_v1* table, const dllm_raw_logits_v1* raw_logits,
+                       dllm_sampler_run* run, std::string name)
+    : table_(table), raw_logits_(raw_logits), run_(run), name_(std::move(name)) {}
 
 SamplerRun::SamplerRun(SamplerRun&& other) noexcept
     : table_(other.table_),
+      raw_logits_(other.raw_logits_),
       run_(std::exchange(other.run_, nullptr)),
       name_(std::move(other.name_)) {}
 
 SamplerRun& SamplerRun::operator=(SamplerRun&& other) noexcept {
   // The old run is ended by `other`, when it goes.
   std::swap(table_, other.table_);
+  std::swap(raw_logits_, other.raw_logits_);
   std::swap(run_, other.run_);
   std::swap(name_, other.name_);
   return *this;
@@ -76,6 +80,18 @@ dllm_plan SamplerRun::plan(const dllm_canvas& canvas) {
              "ids to suppress in the confidence", name_);
   check_list(out.prob_of, out.n_prob_of, "plan", "ids to give the probability of", name_);
   return out;
+}
+
+void SamplerRun::take_logits(const dllm_canvas& canvas, const dllm_raw_logits& logits) {
+  DLLM_ASSERT(raw_logits_ != nullptr);
+  dllm_canvas shown = canvas;
+  shown.struct_size = sizeof shown;
+  dllm_raw_logits told = logits;
+  told.struct_size = sizeof told;
+  ErrorBuffer error;
+  const dllm_status status =
+      guarded(name_, "take", [&] { return raw_logits_->take(run_, &shown, &told, error.get()); });
+  if (status != DLLM_OK) throw plugin_error(status, error, name_, "take");
 }
 
 dllm_edits SamplerRun::apply(const dllm_canvas& canvas, const dllm_stats& stats) {
@@ -109,6 +125,10 @@ Sampler::Sampler(std::shared_ptr<void> library, std::string id, const dllm_sampl
                  const dllm_model_facts& facts)
     : library_(std::move(library)), id_(std::move(id)), table_(table), values_(std::move(values)) {
   const std::string owner = owner_text(id_);
+  std::string malformed;
+  raw_logits_ =
+      guarded(owner, "get_extension", [&] { return find_raw_logits(*table_, malformed); });
+  if (!malformed.empty()) throw contract_error("its table for raw logits: " + malformed, owner);
   const std::vector<dllm_option_value> ordered = ordered_values(infos, values_, owner);
   dllm_model_facts told = facts;
   told.struct_size = sizeof told;
@@ -137,7 +157,7 @@ SamplerRun Sampler::start(const dllm_canvas& canvas, std::uint64_t seed) const {
       owner, "start", [&] { return table_->start(sampler_, &shown, seed, &run, error.get()); });
   if (status != DLLM_OK) throw plugin_error(status, error, owner, "start");
   if (run == nullptr) throw contract_error("start() reported success and gave no run", owner);
-  return {table_, run, owner};
+  return {table_, raw_logits_, run, owner};
 }
 
 }  // namespace dllm

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "dllm_sdk/philox.h"
+#include "dllm_sdk/raw_logits_abi.h"
 #include "dllm_sdk/sampler_abi.h"
 
 namespace dllm::sdk {
@@ -155,6 +156,43 @@ inline RowStatistics row_statistics(LogitRow row, const dllm_plan& plan,
     }
   }
   return out;
+}
+
+/// Whole logits as a host gives them to a sampler that takes them: tokens not listed have -inf.
+struct RawRows {
+  template <typename LogitsOf>
+  RawRows(const dllm_plan& plan, std::uint32_t vocabulary, LogitsOf&& logits_of)
+      : positions(plan.positions, plan.positions + plan.n_positions),
+        values(positions.size() * vocabulary, -std::numeric_limits<float>::infinity()),
+        n_vocab(vocabulary) {
+    for (std::size_t row = 0; row < positions.size(); ++row) {
+      for (const Logit& logit : logits_of(positions[row])) {
+        values[row * n_vocab + static_cast<std::size_t>(logit.id)] =
+            static_cast<float>(logit.value);
+      }
+    }
+  }
+
+  /// Borrows this object.
+  dllm_raw_logits view() const {
+    dllm_raw_logits logits{};
+    logits.struct_size = sizeof logits;
+    logits.n_rows = static_cast<std::uint32_t>(positions.size());
+    logits.n_vocab = n_vocab;
+    logits.positions = positions.data();
+    logits.values = values.data();
+    return logits;
+  }
+
+  std::vector<std::uint32_t> positions;
+  std::vector<float> values;  ///< [row * n_vocab + id]
+  std::uint32_t n_vocab;
+};
+
+/// The extension of a sampler that takes whole logits, or null.
+inline const dllm_raw_logits_v1* raw_logits_of(const dllm_sampler_v1& table) {
+  if (table.get_extension == nullptr) return nullptr;
+  return static_cast<const dllm_raw_logits_v1*>(table.get_extension(DLLM_EXTENSION_RAW_LOGITS));
 }
 
 /// The arrays of a dllm_stats. They are public: a test may damage them.

@@ -38,6 +38,8 @@ struct RunHandle {
   Plan plan;
   Edits edits;
   bool planned = false;
+  bool needs_logits = false;
+  bool has_logits = false;  // of the plan that was made
 };
 
 // Cuts at a UTF-8 boundary where the message is too long.
@@ -153,13 +155,58 @@ dllm_status create(const dllm_option_value* values, std::uint32_t n_values,
 
 inline void destroy(dllm_sampler* sampler) { delete reinterpret_cast<SamplerHandle*>(sampler); }
 
-inline dllm_status start(const dllm_sampler* sampler, const dllm_canvas* canvas, std::uint64_t seed,
-                         dllm_sampler_run** out, dllm_error* error) {
+// The rule's `static const void* extension(const char* name)`, where it has one.
+using ExtensionFunction = const void* (*)(const char*);
+template <typename Rule>
+constexpr auto extension_of(int) -> decltype(ExtensionFunction(&Rule::extension)) {
+  return &Rule::extension;
+}
+template <typename Rule>
+constexpr ExtensionFunction extension_of(long) {
+  return nullptr;
+}
+
+inline dllm_status take_logits(dllm_sampler_run* run, const dllm_canvas* canvas,
+                               const dllm_raw_logits* logits, dllm_error* error) {
+  return guarded(error, [&] {
+    auto& handle = *reinterpret_cast<RunHandle*>(run);
+    if (!handle.planned || logits->n_rows != handle.plan.positions.size()) {
+      throw std::runtime_error("logits of " + std::to_string(logits->n_rows) +
+                               " rows, the plan asked for " +
+                               std::to_string(handle.planned ? handle.plan.positions.size() : 0));
+    }
+    handle.run->take_logits(Canvas(*canvas), Logits(*logits));
+    handle.has_logits = true;
+  });
+}
+
+}  // namespace detail
+
+/// What extension() answers to DLLM_EXTENSION_RAW_LOGITS, for a rule that overrides
+/// Run::take_logits. A host that does not know the extension gets an error from its apply.
+inline constexpr dllm_raw_logits_v1 kRawLogitsTable = {sizeof(dllm_raw_logits_v1), 0,
+                                                       &detail::take_logits};
+
+namespace detail {
+
+template <typename Rule>
+bool needs_logits() {
+  constexpr ExtensionFunction extension = extension_of<Rule>(0);
+  if constexpr (extension == nullptr)
+    return false;
+  else
+    return extension(DLLM_EXTENSION_RAW_LOGITS) == &kRawLogitsTable;
+}
+
+template <typename Rule>
+dllm_status start(const dllm_sampler* sampler, const dllm_canvas* canvas, std::uint64_t seed,
+                  dllm_sampler_run** out, dllm_error* error) {
   return guarded(error, [&] {
     auto handle = std::make_unique<RunHandle>();
     handle->run =
         reinterpret_cast<const SamplerHandle*>(sampler)->sampler->start(Canvas(*canvas), seed);
     if (handle->run == nullptr) throw std::logic_error("start() returned no run");
+    handle->needs_logits = needs_logits<Rule>();
     *out = reinterpret_cast<dllm_sampler_run*>(handle.release());
   });
 }
@@ -170,7 +217,7 @@ inline dllm_status plan(dllm_sampler_run* run, const dllm_canvas* canvas, dllm_p
                         dllm_error* error) {
   return guarded(error, [&] {
     auto& handle = *reinterpret_cast<RunHandle*>(run);
-    handle.planned = false;
+    handle.planned = handle.has_logits = false;
     handle.plan = Plan();
     handle.run->plan(Canvas(*canvas), handle.plan);
     export_plan(handle.plan, *out);
@@ -184,6 +231,11 @@ inline dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const
     auto& handle = *reinterpret_cast<RunHandle*>(run);
     if (!handle.planned) throw std::runtime_error("apply was called without a plan before it");
     check_stats(handle.plan, *stats);
+    if (handle.needs_logits && !handle.has_logits && stats->n_rows > 0) {
+      throw std::runtime_error(
+          "it reads whole logits, and this host hands out none: it needs a "
+          "host that knows the extension " DLLM_EXTENSION_RAW_LOGITS);
+    }
     handle.planned = false;
     handle.edits.clear();
     const Progress progress = handle.run->apply(Canvas(*canvas), Stats(*stats), handle.edits);
@@ -191,17 +243,6 @@ inline dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const
     out->n_edits = static_cast<std::uint32_t>(handle.edits.size());
     out->edits = handle.edits.list().data();
   });
-}
-
-// The rule's `static const void* extension(const char* name)`, where it has one.
-using ExtensionFunction = const void* (*)(const char*);
-template <typename Rule>
-constexpr auto extension_of(int) -> decltype(ExtensionFunction(&Rule::extension)) {
-  return &Rule::extension;
-}
-template <typename Rule>
-constexpr ExtensionFunction extension_of(long) {
-  return nullptr;
 }
 
 }  // namespace detail
@@ -214,7 +255,7 @@ constexpr dllm_sampler_v1 make_table(const dllm_option_info* options, std::uint3
           options,
           &detail::create<Rule>,
           &detail::destroy,
-          &detail::start,
+          &detail::start<Rule>,
           &detail::end,
           &detail::plan,
           &detail::apply,

@@ -181,7 +181,7 @@ typedef struct dllm_edit {
 } dllm_edit;
 
 #define DLLM_RUN_RUNNING 0u
-#define DLLM_RUN_FINISHED 1u
+#define DLLM_RUN_FINISHED 1u /* nothing is masked once the edits are written */
 
 typedef struct dllm_edits {
   uint32_t struct_size;

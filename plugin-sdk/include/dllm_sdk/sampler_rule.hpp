@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "dllm_sdk/philox.h"
+#include "dllm_sdk/raw_logits_abi.h"
 #include "dllm_sdk/sampler_abi.h"
 
 namespace dllm::sdk {
@@ -203,6 +204,23 @@ class Stats {
   const dllm_stats& stats_;
 };
 
+/// Whole logits, row r for the plan's r-th position; a view, valid for the call.
+class Logits {
+ public:
+  explicit Logits(const dllm_raw_logits& logits) : logits_(logits) {}
+
+  std::uint32_t rows() const { return logits_.n_rows; }
+  std::uint32_t vocabulary() const { return logits_.n_vocab; }
+  std::uint32_t position(std::uint32_t row) const { return logits_.positions[row]; }
+  /// [vocabulary()] of one row.
+  const float* row(std::uint32_t row) const {
+    return logits_.values + static_cast<std::size_t>(row) * logits_.n_vocab;
+  }
+
+ private:
+  const dllm_raw_logits& logits_;
+};
+
 /// The changes a run makes; each position at most once.
 class Edits {
  public:
@@ -238,6 +256,9 @@ class Run {
   virtual ~Run() = default;
   /// Const, so that asking twice gives the same plan. `plan` arrives empty.
   virtual void plan(const Canvas& canvas, Plan& plan) const = 0;
+  /// Between plan and apply where there are rows, of a rule whose extension() hands out
+  /// kRawLogitsTable.
+  virtual void take_logits(const Canvas&, const Logits&) {}
   /// Once per round. `stats` has been checked against the plan: same positions, all that was
   /// wanted.
   virtual Progress apply(const Canvas& canvas, const Stats& stats, Edits& edits) = 0;

@@ -264,6 +264,12 @@ class Game {
                                  " of the plan is outside the canvas or out of order");
       }
     }
+    const dllm_raw_logits_v1* raw_logits = raw_logits_of(table_);
+    if (raw_logits != nullptr && plan.n_positions > 0) {
+      const RawRows rows(plan, facts_.n_vocab, logits_);
+      const dllm_raw_logits logits = rows.view();
+      check(raw_logits->take(&run, &view, &logits, &error), error);
+    }
     const Answers answers = answer_plan(plan, facts_, seed_, board.step, logits_);
     const dllm_stats stats = answers.view();
     dllm_edits edits{};

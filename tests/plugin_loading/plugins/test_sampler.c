@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dllm_sdk/presets_abi.h"
+#include "dllm_sdk/raw_logits_abi.h"
 #include "dllm_sdk/sampler_abi.h"
 
 #ifndef TEST_MAGIC
@@ -45,6 +46,13 @@
 #endif
 #ifndef TEST_OPTION_NAME
 #define TEST_OPTION_NAME "at_once"
+#endif
+#ifdef TEST_OPTION_ESCAPES /* to a terminal: red */
+#define TEST_OPTION_DEFAULT "\033[31m"
+#endif
+#ifdef TEST_OPTION_LONG
+static char long_text[100000];
+#define TEST_OPTION_DEFAULT long_text
 #endif
 #ifndef TEST_OPTION_DEFAULT
 #define TEST_OPTION_DEFAULT "1"
@@ -199,6 +207,12 @@ static const dllm_presets_v1 preset_table = {TEST_PRESETS_SIZE, 1, presets, alia
 static const void* get_extension(const char* name) {
   return strcmp(name, DLLM_EXTENSION_PRESETS) == 0 ? &preset_table : NULL;
 }
+#elif defined(TEST_RAW_LOGITS_SIZE)
+static const dllm_raw_logits_v1 raw_logits = {TEST_RAW_LOGITS_SIZE, 0, NULL};
+
+static const void* get_extension(const char* name) {
+  return strcmp(name, DLLM_EXTENSION_RAW_LOGITS) == 0 ? &raw_logits : NULL;
+}
 #else
 #define get_extension NULL
 #endif
@@ -218,6 +232,9 @@ static const dllm_sampler_v1 table = {TEST_TABLE_SIZE,
 const void* dllm_plugin_entry(const dllm_host_v1* host, dllm_error* error) {
   host_table = host;
   (void)error;
+#ifdef TEST_OPTION_LONG
+  memset(long_text, 'x', sizeof long_text); /* no terminator */
+#endif
 #ifdef TEST_MISSING_SYMBOL
   dllm_test_function_that_nobody_defines();
 #endif

@@ -1,5 +1,6 @@
-// What a later minor of the ABI will do: every structure is longer than the plugin knows, by fields
-// at its end. The plugin must neither refuse them nor write there.
+// Hosts of another version than ours. What a later minor of the ABI will do: every structure is
+// longer than the plugin knows, by fields at its end; the plugin must neither refuse them nor write
+// there. What an earlier host does: it never asks for an extension it does not know.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,11 +41,18 @@ Longer<dllm_canvas> longer(const Canvas& canvas) {
   return out;
 }
 
-// The C table called by hand; ends what it started.
+/// A call that reported an error.
+struct Declined {
+  const char* call;
+  std::string message;
+};
+
+// The C table called by hand; ends what it started. Its calls throw Declined.
 class RawRun {
  public:
-  RawRun(const Subject& subject, const Scene& scene)
+  RawRun(const Subject& subject, const Scene& scene, bool knows_extensions)
       : table_(*subject.record.sampler),
+        raw_logits_(knows_extensions ? sdk::raw_logits_of(table_) : nullptr),
         scene_(scene),
         canvas_(scene.ids, scene.editable, scene.facts) {
     Longer<dllm_model_facts> facts;
@@ -82,6 +90,13 @@ class RawRun {
     const auto rows = [&](std::uint32_t at) { return canned_row(scene_.facts, hash, at); };
     const sdk::Answers answers =
         sdk::answer_plan(plan.known, scene_.facts, scene_.seed, canvas_.step(), rows);
+    if (raw_logits_ != nullptr && plan.known.n_positions > 0) {
+      const sdk::RawRows given(plan.known, scene_.facts.n_vocab, rows);
+      Longer<dllm_raw_logits> logits;
+      logits.known = given.view();
+      logits.known.struct_size = sizeof logits;
+      require(raw_logits_->take(run_, &view.known, &logits.known, &error.known), error, "take");
+    }
     Longer<dllm_stats> stats;
     stats.known = answers.view();
     stats.known.struct_size = sizeof stats;
@@ -98,26 +113,47 @@ class RawRun {
   static void require(dllm_status status, const Longer<dllm_error>& error, const char* call) {
     error.expect_untouched("dllm_error");
     if (status == DLLM_OK) return;
-    throw Broken("newer_host", fmt::format("{}(): {}", call, error.known.message));
+    throw Declined{call, error.known.message};
   }
 
   const dllm_sampler_v1& table_;
+  const dllm_raw_logits_v1* raw_logits_;
   const Scene& scene_;
   Canvas canvas_;
   dllm_sampler* sampler_ = nullptr;
   dllm_sampler_run* run_ = nullptr;
 };
 
-}  // namespace
-
-void newer_host(const Subject& subject) {
+void play_raw(const char* rule, const Subject& subject, bool knows_extensions) {
   const Scene scene = plain_scene();
-  RawRun run(subject, scene);
+  RawRun run(subject, scene, knows_extensions);
   constexpr int kRounds = 3000;  // the plain play ended within fewer
   for (int i = 0; i < kRounds; ++i) {
     if (run.round()) return;
   }
-  throw Broken("newer_host", "the run does not end");
+  throw Broken(rule, "the run does not end");
+}
+
+}  // namespace
+
+void newer_host(const Subject& subject) {
+  try {
+    play_raw("newer_host", subject, true);
+  } catch (const Declined& declined) {
+    throw Broken("newer_host", fmt::format("{}(): {}", declined.call, declined.message));
+  }
+}
+
+void older_host(const Subject& subject) {
+  if (sdk::raw_logits_of(*subject.record.sampler) == nullptr) {
+    throw NotAsked("it offers no extension that a run needs");
+  }
+  try {
+    play_raw("older_host", subject, false);
+  } catch (const Declined& declined) {
+    if (!declined.message.empty()) return;
+    throw Broken("older_host", fmt::format("{}() failed without a message", declined.call));
+  }
 }
 
 }  // namespace dllm::cli::checks
