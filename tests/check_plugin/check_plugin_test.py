@@ -37,6 +37,7 @@ FAULTS = {
     "reads_only_number": "apply() wrote into 'entropy' of the statistics",
     "reads_only_list": "apply() wrote into 'top_probs' of the statistics",
     "reads_only_tokens": "apply() wrote into 'top_ids' of the statistics",
+    "reads_only_logits": "take() wrote into the logits it was given",
     "progress": "no end after 2944 rounds, 24 of 30 positions still masked",
     "fills": "21 of 30 positions are masked at the end of 3 rounds",
     "repeatable": "played again: round 0: the edits differ (1 and 2 of them)",
@@ -59,6 +60,7 @@ FAULTS = {
     "wide_answers": "no candidate",
     "newer_host": "start(): what canvas is this?",
     "newer_host_writes": "bytes behind the dllm_plan it knows were written",
+    "older_host": "it crashed (SIGABRT)",
     "frees_all": "200 runs leave",
     "shared_process_locale": "a play changed the locale, from C",
     "shared_process_folder": "a play changed the working folder, from ",
@@ -114,7 +116,7 @@ class CheckPlugin(unittest.TestCase):
     def test_the_same_sampler_without_a_fault_keeps_all(self):
         result, report = check(BROKEN)
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
-        self.assertEqual(rules(report, "not asked"), ["step_budget"])
+        self.assertEqual(rules(report, "not asked"), ["step_budget", "older_host"])
 
     def test_our_samplers_and_the_examples_keep_all(self):
         files = sorted(pathlib.Path(PLUGINS).glob("sampler_*.so")) + \
@@ -140,6 +142,9 @@ class CheckPlugin(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertEqual(rules(report, "broken"), ["loads"])
         self.assertIn("not an ELF file", report["rules"][0]["detail"])
+        text = subprocess.run([os.environ["DLLM_BINARY"], "check-plugin", __file__], capture_output=True, text=True,
+                              check=False).stdout
+        self.assertEqual(text.splitlines()[0], f"{__file__}: no plugin")
 
     def test_rules_and_options_of_samplers_are_refused_for_other_kinds(self):
         for kind, file in (("backend", f"{PLUGINS}/backend_cpu.so"), ("model", f"{PLUGINS}/model_llada.so")):

@@ -88,7 +88,7 @@ TEST(CommandLine, ValuesAreCheckedWithWhatIsAllowed) {
   expect_refusal([] { parsed(kRun, {"-n", "0"}); }, {"-n", "'0'", "1 to 2147483647"});
   expect_refusal([] { parsed(kRun, {"-n", "-1"}); }, {"-n", "'-1'"});
   expect_refusal([] { parsed(kRun, {"-n", "2147483648"}); }, {"-n", "'2147483648'"});
-  expect_refusal([] { parsed(kRun, {"-t", "0"}); }, {"-t", "'0'", "1 to 4096"});
+  expect_refusal([] { parsed(kRun, {"-t", "0"}); }, {"-t", "'0'", "an integer of at least 1"});
   expect_refusal([] { parsed(kRun, {"--temp", "nan"}); }, {"--temp", "'nan'", "at least 0"});
   expect_refusal([] { parsed(kRun, {"--temp", "abc"}); }, {"--temp", "'abc'"});
   expect_refusal([] { parsed(kRun, {"--top-p", "0"}); }, {"--top-p", "above 0 to 1"});

@@ -63,6 +63,9 @@ class Precedence(CliCase):
         self.assert_ok(result)
         self.assertIn(b"DLLM_STPES", result.stderr)
         self.assertIn(b"DLLM_STEPS", result.stderr)
+        result = self.dllm("run", "-m", model(), "-p", "Hi", "-n", 1, env={"DLLM_FOO": "3"})
+        self.assert_ok(result)
+        self.assertIn(b"warning: DLLM_FOO names no option and is not used\n", result.stderr)
 
 
 class PrintConfig(CliCase):

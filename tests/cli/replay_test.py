@@ -90,6 +90,19 @@ class Replay(CliCase):
         self.assert_ok(result)
         self.assertEqual([int(word) for word in result.stdout.split()], answer["tokens"])
 
+    def test_what_cannot_be_read_is_told_with_the_reason(self):
+        for place, reason in (("/", "it is a folder"), ("/no/such", "No such file or directory")):
+            self.assert_fails(self.dllm("replay", place), USAGE, f"cannot read the trace '{place}': {reason}")
+
+    def test_a_recorded_sampler_that_is_not_installed_is_named(self):
+        trace, _ = self.record("gone.jsonl", "--steps", 3)
+        with open(trace, encoding="utf-8") as file:
+            text = file.read().replace('"sampler":"llada"', '"sampler":"mine"', 1)
+        result = self.dllm("replay", write("foreign.jsonl", text))
+        self.assert_fails(result, USAGE, "recorded with sampler 'mine', which is not among the plugins found (dream, llada)",
+                          "foreign.jsonl", "--sampler", "--plugin-dir")
+        self.assert_ok(self.dllm("replay", path("foreign.jsonl"), "--sampler", "llada"))
+
     def test_what_is_no_trace_is_refused_with_its_line(self):
         trace, _ = self.record("good.jsonl", "--steps", 3)
         with open(trace, encoding="utf-8") as file:

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Bad usage is refused with exit status 2 before the model is read (cases 9 and 8)."""
 
+import resource
+
 from cli_case import FAILURE, USAGE, CliCase, main, model, parse_one_json, path, write
 
 ABSENT = "no-such-model.gguf"  # reading it would be exit status 1
@@ -26,7 +28,11 @@ class BadUsage(CliCase):
                 (["-n", 2**31], [f"'{2**31}'"]),
                 (["--temp", "nan"], ["--temp", "'nan'"]),
                 (["--temp", "inf"], ["--temp", "'inf'"]),
-                (["-t", 0], ["-t", "'0'", "1 to 4096"]),
+                (["-t", 0], ["-t", "'0'", "an integer of at least 1"]),
+                (["-t", 2000], ["'2000'", "-t, command line", "an integer from 1 to 1024"]),
+                (["--steps", 0], ["--steps", "'0'", "an integer of at least 1"]),
+                (["--steps", 2000000], ["'2000000'", "--steps, command line", "from 1 to 1000000"]),
+                (["--set", "steps=-1"], ["'-1'", "--set steps", "from 0 to 1000000"]),
                 (["--top-p", 0], ["--top-p", "'0'", "above 0 to 1"]),
                 (["--top-p", 1.5], ["--top-p", "'1.5'"]),
                 (["-n", 4, "-n", 5], ["-n is given twice", "'4' and '5'"]),
@@ -55,6 +61,39 @@ class BadUsage(CliCase):
             with self.subTest(arguments=arguments):
                 self.refused(arguments, *parts)
 
+    def test_what_llama_cpp_has_and_dllm_does_not_need(self):
+        for option in ("-c", "--ctx-size", "-b", "-ub", "--ubatch-size", "-ngl", "--n-gpu-layers"):
+            line = self.refused([option, 5], f"unknown option '{option}'", "leave it out")
+            self.assertNotIn("did you mean", line)
+
+    def test_one_letter_is_near_to_nothing(self):
+        for option in ("-x", "-q", "--z"):
+            self.assertNotIn("did you mean", self.refused([option], f"'{option}'"))
+        self.refused(["-n128"], "did you mean '-n 128'")
+        self.refused(["-steps", 4], "did you mean '--steps'")
+
+    def test_before_the_model_says_which_sampler_every_one_tells_what_it_takes(self):
+        line = self.refused(["--diffusion-algorithm", 7], "'7'", "sampler dream takes origin | ")
+        self.assertIn("sampler llada takes 3 for remasking random, 4 for remasking low_confidence", line)
+        self.refused(["--diffusion-algorithm", 7, "--sampler", "llada"], "llada takes 3 for remasking random")
+
+    def test_a_long_value_leaves_the_message_readable(self):
+        for arguments in (["-n", "9" * 5000], ["--" + "a" * 5000], ["--set", "steps=" + "ä" * 3000], ["b" * 5000]):
+            line = self.refused(arguments, "bytes left out", "Fix: ")
+            self.assertLess(len(line), 1400)
+
+    def test_a_list_with_an_empty_item_is_refused(self):
+        for ids in ("1,,2", ",1", "1,", "[1, ,2]"):
+            for command in (["tokenize", "--decode", ids], ["logits", "--out", path("no.npy"), "--tokens", ids]):
+                self.assert_fails(self.dllm(*command, "-m", model()), USAGE, f"'{ids}' has an empty item")
+        self.assert_ok(self.dllm("tokenize", "-m", model(), "--decode", "[1, 2 3]"))
+
+    def test_too_few_open_files_are_named(self):
+        few = (resource.RLIMIT_NOFILE, (4, 4))  # standard streams, and the library while it is loaded
+        result = self.dllm("run", "-m", model(), "-p", "x", preexec_fn=lambda: resource.setrlimit(*few))
+        self.assertEqual(result.returncode, FAILURE)
+        self.assertIn(b"raise the limit of open files (ulimit -n)", result.stderr)
+
     def test_an_option_the_sampler_lacks_names_what_to_use(self):
         self.refused(["--sampler", "llada", "--top-k", 3], "llada", "'top_k'", "--sampler dream",
                      "block_length")
@@ -81,7 +120,9 @@ class BadUsage(CliCase):
         self.refused(["--config", path("none.cfg")], "none.cfg", "No such file")
 
     def test_no_command_unknown_command_option_first(self):
-        self.assert_fails(self.dllm(), USAGE, "no command")
+        nothing = self.dllm()
+        self.assertEqual((nothing.returncode, nothing.stdout), (USAGE, b""))
+        self.assertEqual(nothing.stderr, self.dllm("--help").stdout)
         self.assert_fails(self.dllm("rn"), USAGE, "'rn'", "'run'")
         self.assert_fails(self.dllm("-p", "x"), USAGE, "'-p'", "dllm run -p")
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/program_options.hpp>
 #include <cctype>
 
@@ -21,16 +22,57 @@ std::string help_hint(Command command) {
   return fmt::format("`dllm {} --help` lists the options", command_info(command).name);
 }
 
-[[noreturn]] void refuse_unknown(Command command, const std::string& typed) {
-  std::string near = nearest_match(typed, all_spellings(command));
-  if (near.empty()) near = nearest_match("-" + typed, all_spellings(command));
-  // "-n128": a one-letter option with its value attached.
-  if (near.empty() && typed.size() > 2 && find_spelling(typed.substr(0, 2))) {
-    near = fmt::format("{} {}", typed.substr(0, 2), typed.substr(2));
+// What users of llama.cpp reach for, and what there is instead; empty for anything else.
+std::string_view advice_for_foreign(std::string_view typed) {
+  struct Foreign {
+    std::string_view spellings;
+    std::string_view advice;
+  };
+  static constexpr std::array kForeign = std::to_array<Foreign>({
+      {"-c --ctx-size", "leave it out: the canvas is the prompt and -n"},
+      {"-b --batch-size -ub --ubatch-size", "leave it out: every step takes the whole canvas"},
+      {"-ngl --gpu-layers --n-gpu-layers",
+       "leave it out: --backend says whether a GPU is used, then for all layers"},
+  });
+  for (const Foreign& foreign : kForeign) {
+    const auto words = split_words(foreign.spellings);
+    if (std::ranges::find(words, typed) != words.end()) return foreign.advice;
   }
-  refuse(fmt::format("unknown option '{}'", typed),
-         near.empty() ? help_hint(command)
-                      : fmt::format("did you mean '{}'? {}", near, help_hint(command)));
+  return {};
+}
+
+std::string without_dashes(std::string_view typed) {
+  typed.remove_prefix(std::min(typed.find_first_not_of('-'), typed.size()));
+  return std::string(typed);
+}
+
+// Dashes are no letters: "-c" is not near to "-m", and "-steps" is "--steps".
+std::string nearest_spelling(Command command, const std::string& typed) {
+  const std::vector<std::string> spellings = all_spellings(command);
+  std::vector<std::string> names;
+  for (const std::string& spelling : spellings) names.push_back(without_dashes(spelling));
+  const std::string near = nearest_match(without_dashes(typed), names);
+  const auto at = std::ranges::find(names, near);
+  return at == names.end() ? "" : spellings[static_cast<std::size_t>(at - names.begin())];
+}
+
+// "-n128": a one-letter option with its value attached; empty where it is none.
+std::string with_value_apart(const std::string& typed) {
+  if (typed.size() < 3 || typed.starts_with("--") || !find_spelling(typed.substr(0, 2))) return {};
+  return fmt::format("{} {}", typed.substr(0, 2), typed.substr(2));
+}
+
+[[noreturn]] void refuse_unknown(Command command, const std::string& typed) {
+  const std::string fact = fmt::format("unknown option '{}'", typed);
+  if (const auto advice = advice_for_foreign(typed); !advice.empty()) {
+    refuse(fact, std::string(advice));
+  }
+  const bool number_behind = typed.size() > 2 && typed[2] >= '0' && typed[2] <= '9';
+  std::string near = number_behind ? with_value_apart(typed) : "";
+  if (near.empty()) near = nearest_spelling(command, typed);
+  if (near.empty()) near = with_value_apart(typed);
+  refuse(fact, near.empty() ? help_hint(command)
+                            : fmt::format("did you mean '{}'? {}", near, help_hint(command)));
 }
 
 void check_command(Command command, const OptionSpec& spec, const std::string& typed) {

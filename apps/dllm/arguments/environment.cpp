@@ -33,9 +33,10 @@ std::string variable_of(std::string_view spelling) {
 void warn_unknown(const std::string& variable, EnvironmentOptions& options) {
   if (std::ranges::find(kOtherVariables, variable) != kOtherVariables.end()) return;
   const std::string near = nearest_match(spelling_of(variable), all_spellings(kAllCommands));
-  if (!near.starts_with("--")) return;
-  options.warnings.push_back(fmt::format("{} names no option and is not used; did you mean {}?",
-                                         variable, variable_of(near)));
+  const bool known = near.starts_with("--");
+  options.warnings.push_back(
+      fmt::format("{} names no option and is not used{}", variable,
+                  known ? fmt::format("; did you mean {}?", variable_of(near)) : ""));
 }
 
 void read_variable(const std::string& variable, std::string_view value,

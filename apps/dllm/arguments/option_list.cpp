@@ -9,7 +9,8 @@ constexpr unsigned kDecodes = kRun | kBench | kReplay;  // with a sampler's opti
 constexpr unsigned kLoads = kRun | kLogits | kBench;
 constexpr unsigned kPrompts = kRun | kTokenize | kLogits | kBench;
 
-// Values that fit a 32-bit count of tokens.
+// Values that fit a 32-bit count of tokens. Of an option of the sampler or the backend, that plugin
+// says the largest.
 constexpr double kMaxCount = 2147483647.0;
 
 // clang-format off: a field a line would make a table nobody can survey
@@ -69,16 +70,15 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      .group = Group::decoding, .commands = kDecodes, .default_value = "default"},
     {.name = "steps", .spellings = "--diffusion-steps", .value_name = "N",
      .help = "denoising steps in all", .group = Group::decoding, .commands = kDecodes,
-     .type = OptionType::integer, .minimum = 1, .maximum = kMaxCount, .owner = Owner::sampler},
+     .type = OptionType::integer, .minimum = 1, .owner = Owner::sampler},
     {.name = "block-length", .spellings = "--diffusion-block-length", .value_name = "N",
      .help = "positions decoded together", .group = Group::decoding, .commands = kDecodes,
-     .type = OptionType::integer, .minimum = 1, .maximum = kMaxCount, .owner = Owner::sampler},
+     .type = OptionType::integer, .minimum = 1, .owner = Owner::sampler},
     {.name = "temperature", .spellings = "--temp", .value_name = "T", .help = "0: greedy",
      .group = Group::decoding, .commands = kDecodes, .type = OptionType::number, .minimum = 0,
      .owner = Owner::sampler},
     {.name = "top-k", .value_name = "K", .help = "0: off", .group = Group::decoding,
-     .commands = kDecodes, .type = OptionType::integer, .minimum = 0, .maximum = kMaxCount,
-     .owner = Owner::sampler},
+     .commands = kDecodes, .type = OptionType::integer, .minimum = 0, .owner = Owner::sampler},
     {.name = "top-p", .value_name = "P", .help = "1: off", .group = Group::decoding,
      .commands = kDecodes, .type = OptionType::number, .minimum = 0, .maximum = 1,
      .minimum_exclusive = true, .owner = Owner::sampler},
@@ -151,10 +151,10 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
      .group = Group::work, .commands = kLoads, .default_value = "auto"},
     {.name = "threads", .spellings = "-t", .value_name = "N", .help = "processor threads",
      .group = Group::work, .commands = kLoads, .type = OptionType::integer, .minimum = 1,
-     .maximum = 4096, .owner = Owner::backend},
+     .owner = Owner::backend},
     {.name = "gpu-memory", .value_name = "GIB", .help = "GPU memory in use to stay below; 0: what is free",
      .group = Group::work, .commands = kLoads, .type = OptionType::number, .minimum = 0,
-     .maximum = 4096, .owner = Owner::backend},
+     .owner = Owner::backend},
     {.name = "backend-set", .value_name = "NAME=VALUE",
      .help = "any option of the backend; repeatable", .group = Group::work, .commands = kLoads,
      .repeatable = true, .command_line_only = true},

@@ -48,7 +48,7 @@ SettingMap collect(const std::vector<Assignment>& source) {
     const auto [entry, is_new] = settings.try_emplace(given.key);
     const OptionSpec* spec = spec_of_key(given.key);
     if (is_new) {
-      entry->second = {{given.value}, given.spelled, given.place};
+      entry->second = {{given.value}, given.spelled, given.place, given.sugar};
     } else if (spec != nullptr && spec->repeatable) {
       entry->second.values.push_back(given.value);
     } else {
@@ -86,6 +86,7 @@ std::string Setting::origin() const { return fmt::format("{}, {}", spelled, plac
 Assignment make_assignment(const OptionSpec& spec, std::string_view value, std::string_view spelled,
                            std::string_view place, const std::filesystem::path& base) {
   Assignment made{spec.key(), std::string(value), std::string(spelled), std::string(place)};
+  if (spec.owner != Owner::own) made.sugar = &spec;
   if (spec.type == OptionType::text) {
     const bool relative = spec.is_path && !value.empty() && value != "-";
     if (spec.is_path && value.empty()) {

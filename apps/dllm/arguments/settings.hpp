@@ -29,12 +29,14 @@ struct Assignment {
   std::string value;    ///< flags: "true" or "false"
   std::string spelled;  ///< as the user wrote the name: "--temp", "top_k", "DLLM_STEPS"
   std::string place;    ///< "command line", "environment", "runs/haiku.cfg:3"
+  const OptionSpec* sugar = nullptr;  ///< the short form of a plugin's option: "--steps", "-t"
 };
 
 struct Setting {
   std::vector<std::string> values;  ///< more than one where the option repeats
   std::string spelled;
   std::string place;
+  const OptionSpec* sugar = nullptr;  ///< as in Assignment
 
   /// For messages: "--steps, command line".
   std::string origin() const;

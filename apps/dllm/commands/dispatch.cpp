@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -90,8 +91,8 @@ int show_help(const std::vector<std::string>& words) {
 
 int dispatch(const std::vector<std::string>& arguments, const char* const* environment) {
   if (arguments.empty()) {
-    throw Error(ErrorCode::bad_usage, "no command", "command line",
-                "`dllm --help` lists the commands");
+    std::fputs(general_help().c_str(), stderr);  // the answer to nothing is none
+    return exit_status(ErrorCode::bad_usage);
   }
   const std::string& word = arguments.front();
   if (word == "help" || word == "--help" || word == "-h") return show_help(arguments);

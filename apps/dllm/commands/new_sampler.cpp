@@ -11,6 +11,7 @@
 
 #include "commands/commands.hpp"
 #include "dllm/error.hpp"
+#include "dllm/plugin.hpp"
 #include "generated/sampler_template.hpp"
 #include "output/json.hpp"
 
@@ -75,6 +76,23 @@ std::string replaced(std::string text, std::string_view word, std::string_view b
     at += by.size();
   }
   return text;
+}
+
+// Of two samplers with one id the later in the search is refused, so the new one would never run.
+// What lies in the user's own folder may be an older state of the same project.
+void refuse_taken_id(const std::string& name) {
+  for (const fs::path& folder : default_plugin_folders({})) {
+    std::error_code code;
+    if (fs::equivalent(folder, user_plugin_folder(), code)) continue;
+    for (fs::directory_iterator entry(folder, code), end; !code && entry != end;
+         entry.increment(code)) {
+      if (entry->path().extension() != ".so") continue;
+      const PluginRecord found = inspect_plugin(entry->path());
+      if (found.kind != PluginKind::sampler || found.id != name) continue;
+      throw Error(ErrorCode::bad_usage, fmt::format("there is a sampler '{}' already", name),
+                  found.path.string(), "choose another name: of two the second is refused");
+    }
+  }
 }
 
 void refuse_taken_place(const fs::path& folder) {
@@ -159,6 +177,7 @@ int new_sampler_command(const Settings& settings, Console& console) {
                 "write `dllm new-sampler NAME`");
   }
   check_name(name);
+  refuse_taken_id(name);
   const std::string given = settings.text("folder");
   const fs::path folder = given.empty() ? fs::path("sampler_" + name) : fs::path(given);
   NewFolder made(folder);

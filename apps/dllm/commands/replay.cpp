@@ -90,6 +90,16 @@ SequenceResult play(Engine& engine, SequenceId id) {
 // The recorded sampler keeps its recorded options where none are given for it.
 SamplerChoice choose(const PluginRegistry& registry, const Settings& settings,
                      const TraceHeader& header) {
+  const bool named = settings.text("sampler") != "auto";
+  if (!named && registry.find(PluginKind::sampler, header.sampler) == nullptr) {
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("the trace was recorded with sampler '{}', which is not among the "
+                            "plugins found ({})",
+                            header.sampler, fmt::join(registry.ids(PluginKind::sampler), ", ")),
+                settings.text("recording"),
+                "name another with --sampler, or the folder that holds it with --plugin-dir; "
+                "`dllm plugins` tells why a file was refused");
+  }
   SamplerChoice choice = choose_sampler(registry, settings, header.sampler);
   if (choice.record->id != header.sampler) return choice;
   const auto given = settings.plugin_options(Owner::sampler);

@@ -65,14 +65,20 @@ void watch_for_lost_files() {
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
-// A message quotes names and values from files, of any length: the middle of a long one goes, its
-// start (the fact) and its end (the fix) stay.
+// A message quotes names and values that somebody typed or a file holds, of any length: the middle
+// of a long one goes, its start (the fact) and its end (the fix) stay. Cut between characters.
 std::string shortened(std::string_view text) {
-  constexpr std::size_t kStart = 4096;
-  constexpr std::size_t kEnd = 2048;
+  constexpr std::size_t kStart = 500;
+  constexpr std::size_t kEnd = 700;
   if (text.size() <= kStart + kEnd + 64) return std::string(text);
-  return fmt::format("{} ... ({} bytes left out) ... {}", text.substr(0, kStart),
-                     text.size() - kStart - kEnd, text.substr(text.size() - kEnd));
+  const auto at_character = [&](std::size_t at) {
+    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0u) == 0x80u) ++at;
+    return at;
+  };
+  const std::size_t head = at_character(kStart);
+  const std::size_t tail = at_character(text.size() - kEnd);
+  return fmt::format("{} ... ({} bytes left out) ... {}", text.substr(0, head), tail - head,
+                     text.substr(tail));
 }
 
 }  // namespace

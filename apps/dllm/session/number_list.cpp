@@ -14,7 +14,18 @@ namespace {
 // Brackets count as separators, so a list copied from JSON works.
 constexpr std::string_view kSeparators = ", \t\n[]";
 
-std::vector<std::string_view> split_list(std::string_view text) {
+// "1,,2" may lack a number: a comma has something on both sides.
+void refuse_empty_items(std::string_view text, const std::string& option) {
+  std::string packed(text);  // without white space and brackets
+  std::erase_if(packed, [](char c) { return kSeparators.substr(1).find(c) != kSeparators.npos; });
+  if (packed.find(",,") == packed.npos && !packed.starts_with(',') && !packed.ends_with(','))
+    return;
+  throw Error(ErrorCode::bad_usage, fmt::format("the list '{}' has an empty item", text), option,
+              "write a number between commas, or one comma less");
+}
+
+std::vector<std::string_view> split_list(std::string_view text, const std::string& option) {
+  refuse_empty_items(text, option);
   std::vector<std::string_view> parts;
   while (true) {
     const std::size_t begin = text.find_first_not_of(kSeparators);
@@ -52,7 +63,7 @@ std::uint32_t parse_row(std::string_view text, std::string_view part, std::uint3
 
 std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& option) {
   std::vector<std::int32_t> ids;
-  for (const std::string_view part : split_list(text)) {
+  for (const std::string_view part : split_list(text, option)) {
     const auto id = parse_number(part);
     if (!id) refuse(option, part, "token ids, integers from 0: \"1,2,3\"");
     ids.push_back(*id);
@@ -63,7 +74,7 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& op
 std::vector<std::uint32_t> parse_rows(std::string_view text, std::uint32_t n_rows,
                                       const std::string& option) {
   std::vector<std::uint32_t> rows;
-  for (const std::string_view part : split_list(text)) {
+  for (const std::string_view part : split_list(text, option)) {
     const std::size_t dash = part.find('-', 1);
     const std::uint32_t first = parse_row(part.substr(0, dash), part, n_rows, option);
     const std::uint32_t last = dash == std::string_view::npos

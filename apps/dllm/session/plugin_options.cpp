@@ -36,6 +36,29 @@ std::vector<std::string> others_with(const PluginRegistry& registry, const Plugi
   return ids;
 }
 
+// The short forms of the command line begin higher than the plugin does ("-t 0" is no number of
+// threads, though the option's 0 means all): a message tells the range of what was typed.
+OptionInfo as_typed(OptionInfo info, const Setting& setting) {
+  if (setting.sugar == nullptr || setting.sugar->minimum <= info.minimum) return info;
+  info.minimum = setting.sugar->minimum;
+  info.minimum_exclusive = setting.sugar->minimum_exclusive;
+  return info;
+}
+
+// What a sampler takes for an option, in words: "origin | entropy", "3 for remasking random".
+std::string takes_text(const PluginRecord& sampler, std::string_view name, const Setting& setting) {
+  std::string text;
+  if (const OptionInfo* info = find_info(sampler, name))
+    text = as_typed(*info, setting).range_text();
+  for (const OptionAlias& alias : sampler.aliases) {
+    if (alias.option != name) continue;
+    const bool of_another = alias.means_option != name;
+    text += fmt::format("{}{} for {}{}", text.empty() ? "" : ", ", alias.value,
+                        of_another ? alias.means_option + " " : "", alias.means_value);
+  }
+  return text;
+}
+
 [[noreturn]] void refuse_option(const PluginRegistry& registry, const PluginRecord& plugin,
                                 const std::string& name, const Setting& setting) {
   const std::string_view kind = plugin_kind_name(plugin.kind);
@@ -43,6 +66,9 @@ std::vector<std::string> others_with(const PluginRegistry& registry, const Plugi
   const std::vector<std::string> others = others_with(registry, plugin, name);
   std::string fix = names.empty() ? fmt::format("{} takes no options", plugin.id)
                                   : fmt::format("{} takes {}", plugin.id, fmt::join(names, ", "));
+  if (const std::string text = takes_text(plugin, name, setting); !text.empty()) {
+    fix = fmt::format("of its values {} takes {}", plugin.id, text);
+  }
   if (!others.empty()) {
     fix = fmt::format("--{} {} has it; {}", kind, fmt::join(others, " or "), fix);
   } else if (const std::string near = nearest_match(name, names); !near.empty()) {
@@ -123,7 +149,8 @@ OptionValues check_given(const PluginRegistry& registry, const PluginRecord& plu
   for (const auto& [name, setting] : given) {
     const OptionInfo* info = find_info(plugin, name);
     if (info == nullptr) refuse_option(registry, plugin, name, setting);
-    parse_option(*info, setting.values.front(), fmt::format("{}; {}", owner, setting.origin()));
+    parse_option(as_typed(*info, setting), setting.values.front(),
+                 fmt::format("{}; {}", owner, setting.origin()));
     texts[name] = setting.values.front();
   }
   return check_options(plugin.options, texts, owner);
@@ -159,26 +186,34 @@ void check_preset_of_any(const PluginRegistry& registry, const Settings& setting
                            : fmt::format("did you mean '{}'?", near));
 }
 
-// One option against all samplers: fine when one takes it, else the refusal of the last that has
-// it, or that no sampler has it.
+// One option against all samplers: fine when one takes it. Which of them the model will use is not
+// known yet, so a refusal says what each would take.
 void check_with_any(const PluginRegistry& registry, const std::string& name,
                     const Setting& setting) {
   std::vector<std::string> names;
+  std::vector<std::string> taken;
   std::optional<Error> refusal;
   for (const PluginRecord& sampler : registry.records()) {
     if (!sampler.accepted || sampler.kind != PluginKind::sampler) continue;
     for (const OptionInfo& info : sampler.options) names.push_back(info.name);
+    if (const std::string text = takes_text(sampler, name, setting); !text.empty()) {
+      taken.push_back(fmt::format("sampler {} takes {}", sampler.id, text));
+    }
     const OptionInfo* info = find_info(sampler, name);
     if (info == nullptr) continue;
     try {
-      parse_option(*info, setting.values.front(),
+      parse_option(as_typed(*info, setting), setting.values.front(),
                    fmt::format("sampler {}; {}", sampler.id, setting.origin()));
       return;
     } catch (const Error& error) {
       refusal = error;
     }
   }
-  if (refusal) throw *refusal;
+  if (refusal && taken.size() == 1) throw *refusal;
+  if (refusal) {
+    throw Error(ErrorCode::bad_usage, refusal->fact(), setting.origin(),
+                fmt::format("{}", fmt::join(taken, "; ")));
+  }
   const std::string near = nearest_match(name, names);
   throw Error(ErrorCode::bad_usage, fmt::format("no sampler has an option '{}'", name),
               setting.origin(),

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -284,11 +286,16 @@ void read_lines(std::istream& in, const std::string& path, Trace& trace) {
 }  // namespace
 
 Trace read_trace(const std::string& path) {
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
-  std::error_code code;
-  if (!in || std::filesystem::is_directory(path, code)) {
-    throw Error(ErrorCode::bad_usage, fmt::format("cannot read the trace '{}'", path), "TRACE",
-                "give a file that `dllm run --record FILE` wrote");
+  const int why = errno;
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(path, ignored);
+  if (!in || is_folder) {
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("cannot read the trace '{}': {}", path,
+                            is_folder ? "it is a folder" : std::strerror(why)),
+                "TRACE", "give a file that `dllm run --record FILE` wrote");
   }
   Trace trace;
   read_lines(in, path, trace);

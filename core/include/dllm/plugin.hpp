@@ -59,6 +59,9 @@ std::string_view build_tag();
 std::vector<std::filesystem::path> default_plugin_folders(
     std::span<const std::filesystem::path> extra);
 
+/// ~/.local/lib/dllm/plugins, whether it exists or not; empty without a HOME.
+std::filesystem::path user_plugin_folder();
+
 /// Judges a file by its descriptor, without loading it: none of its code runs. `reason` is empty
 /// where the descriptor fits; whether the file also loads only a registry finds out.
 PluginRecord inspect_plugin(const std::filesystem::path& path);

@@ -64,16 +64,19 @@ bool in_range(const OptionInfo& info, double value) {
               std::string(owner), fix);
 }
 
+// Letters added, left out, changed, or swapped with their neighbour (optimal string alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    before.swap(last);
+    last.swap(row);
     row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j + 1] + 1, row[j] + 1, substitute});
+      const std::size_t change = last[j] + (a[i] == b[j] ? 0 : 1);
+      row[j + 1] = std::min({last[j + 1] + 1, row[j] + 1, change});
+      const bool swapped = i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j];
+      if (swapped) row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
     }
   }
   return row[b.size()];
@@ -194,7 +197,11 @@ OptionValues check_options(std::span<const OptionInfo> infos,
 
 std::string nearest_match(std::string_view name, std::span<const std::string> candidates) {
   std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  constexpr std::size_t kLongest = 100;  // no name of ours; the search is quadratic
+  if (name.size() > kLongest) return best;
+  // Of a short name at most half the letters: "c" is near to nothing.
+  const std::size_t most = std::min(std::max<std::size_t>(2, name.size() / 3), name.size() / 2);
+  std::size_t best_distance = most + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {

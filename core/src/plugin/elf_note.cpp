@@ -143,7 +143,10 @@ Refusal PluginFile::open(const std::filesystem::path& path) {
   // O_NONBLOCK: should it become a pipe between the two calls, opening it must not wait.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
-    return {fmt::format("cannot be read: {}", errno_text(errno)), "check its permissions"};
+    const int code = errno;
+    const bool no_files = code == EMFILE || code == ENFILE;
+    return {fmt::format("cannot be read: {}", errno_text(code)),
+            no_files ? "raise the limit of open files (ulimit -n)" : "check its permissions"};
   }
   // Another file may have come to the place since: what is judged is the one that is open.
   if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {

@@ -74,10 +74,14 @@ std::vector<fs::path> default_plugin_folders(std::span<const fs::path> extra) {
   if (const fs::path folder = library_folder(); !folder.empty()) {
     add_if_there(folders, folder / "dllm" / "plugins");
   }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') {
-    add_if_there(folders, fs::path(home) / ".local" / "lib" / "dllm" / "plugins");
-  }
+  if (const fs::path folder = user_plugin_folder(); !folder.empty()) add_if_there(folders, folder);
   return folders;
+}
+
+fs::path user_plugin_folder() {
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || *home != '/') return {};
+  return fs::path(home) / ".local" / "lib" / "dllm" / "plugins";
 }
 
 }  // namespace dllm

@@ -24,9 +24,12 @@ std::vector<fs::path> plugin_files(const fs::path& folder, const Log& log) {
     if (entry->path().extension() == ".so") files.push_back(entry->path());
   }
   if (code) {
-    log.warning("plugins", fmt::format("cannot read plugin folder {}: {}. Fix: check the path and "
-                                       "its permissions.",
-                                       folder.string(), code.message()));
+    const bool no_files =
+        code == std::errc::too_many_files_open || code == std::errc::too_many_files_open_in_system;
+    log.warning("plugins", fmt::format("cannot read plugin folder {}: {}. Fix: {}.",
+                                       folder.string(), code.message(),
+                                       no_files ? "raise the limit of open files (ulimit -n)"
+                                                : "check the path and its permissions"));
   }
   std::ranges::sort(files);
   return files;
