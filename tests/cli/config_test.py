@@ -58,6 +58,12 @@ class Precedence(CliCase):
         result = self.dllm("run", "-m", "absent.gguf", "-p", "x", "--config", config)
         self.assert_fails(result, USAGE, "/no/such/folder", "folders.cfg:1")
 
+    def test_a_plugin_folder_of_the_environment_that_is_not_there_is_warned_about(self):
+        result = self.dllm("plugins", env={"DLLM_PLUGIN_PATH": "/no/such/folder::" + FOLDER})
+        self.assert_ok(result)
+        self.assertIn(b"'/no/such/folder' is no folder that exists (DLLM_PLUGIN_PATH)", result.stderr)
+        self.assertNotIn(FOLDER.encode(), result.stderr)
+
     def test_misspelt_variables_are_warned_about(self):
         result = self.dllm("run", "-m", model(), "-p", "Hi", "-n", 1, env={"DLLM_STPES": "3"})
         self.assert_ok(result)

@@ -19,7 +19,7 @@ class Architectures(CliCase):
         for name in ("qwen2", "llama"):
             result = self.dllm("run", "-m", renamed(name), "-p", "x")
             self.assert_fails(result, FAILURE, f"unsupported architecture '{name}'", "dream", "llada",
-                              "diffusion")
+                              "diffusion", f"{renamed(name)}, general.architecture")
         self.assert_fails(self.dllm("run", "-m", renamed("xyz"), "-p", "x"), FAILURE,
                           "unsupported architecture 'xyz'")
 

@@ -156,7 +156,7 @@ class BrokenOutput(CliCase):
             os.symlink(model(), link)
         kept = open(model(), "rb").read()
         for arguments, parts in [
-                (["run", "-m", model(), "-p", "x", "--dump-step-stats", model()], ["-m", "overwritten"]),
+                (["run", "-m", model(), "-p", "x", "--dump-step-stats", model()], ["-m", "overwritten: it is the model"]),
                 (["run", "-m", model(), "-p", "x", "--dump-step-stats", link], ["-m", "overwritten"]),
                 (["run", "-m", model(), "-f", prompt, "--dump-step-stats", prompt], ["-f", "overwritten"]),
                 (["run", "-m", model("random"), "-p", "x", "--dump-step-stats", model()], ["GGUF"]),

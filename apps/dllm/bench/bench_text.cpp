@@ -38,6 +38,7 @@ std::string stage_lines(const BenchResult& result) {
   for (std::size_t i = 0; i < kStages; ++i) {
     const auto stage = static_cast<Stage>(i);
     const double ms = result.stage_ms(stage);
+    if (ms == 0) continue;  // nothing was told of it
     const StageFigures& work = result.stage_work(stage);
     const double operations = work.integer_operations + work.float_operations;
     const auto rate = [&](double amount, double unit) {

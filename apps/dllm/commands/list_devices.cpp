@@ -14,9 +14,13 @@ std::string device_lines(const std::string& id, const BackendFactory::Probe& pro
   if (!probe.usable) return fmt::format("{}: not usable: {}\n", id, single_line(probe.reason));
   std::string lines;
   for (const DeviceInfo& device : probe.devices) {
-    lines += fmt::format("{}: {}, {:.1f} of {:.1f} GiB free\n", id, single_line(device.name),
-                         static_cast<double>(device.available_bytes) / kGibibyte,
-                         static_cast<double>(device.total_bytes) / kGibibyte);
+    lines += fmt::format("{}: {}", id, single_line(device.name));
+    if (device.total_bytes > 0) {
+      lines += fmt::format(", {:.1f} of {:.1f} GiB free",
+                           static_cast<double>(device.available_bytes) / kGibibyte,
+                           static_cast<double>(device.total_bytes) / kGibibyte);
+    }
+    lines += '\n';
   }
   return lines;
 }

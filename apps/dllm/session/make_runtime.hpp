@@ -1,8 +1,12 @@
-// The Runtime of one command: plugins from --plugin-dir first, log lines to the console.
+// The Runtime of one command: plugins from --plugin-dir first, log lines to the console. A folder
+// of DLLM_PLUGIN_PATH that is none is a warning, since the variable may serve many machines.
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <sstream>
+#include <string>
 
 #include "arguments/settings.hpp"
 #include "dllm/error.hpp"
@@ -10,6 +14,15 @@
 #include "output/console.hpp"
 
 namespace dllm::cli {
+
+inline void warn_of_missing_folders(const char* plugin_path, Console& console) {
+  std::istringstream folders(plugin_path == nullptr ? "" : plugin_path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::error_code status;
+    if (folder.empty() || std::filesystem::is_directory(folder, status)) continue;
+    console.warning("plugin folder '" + folder + "' is no folder that exists (DLLM_PLUGIN_PATH)");
+  }
+}
 
 inline std::unique_ptr<Runtime> make_runtime(const Settings& settings, Console& console) {
   RuntimeOptions options;
@@ -23,6 +36,7 @@ inline std::unique_ptr<Runtime> make_runtime(const Settings& settings, Console& 
     }
     options.plugin_folders.emplace_back(folder);
   }
+  warn_of_missing_folders(std::getenv("DLLM_PLUGIN_PATH"), console);
   return std::make_unique<Runtime>(std::move(options));
 }
 

@@ -13,6 +13,16 @@
 namespace dllm::cli {
 namespace {
 
+// What a command reads: the option, and what a message calls its file.
+struct Input {
+  const char* option;
+  const char* what;
+};
+constexpr std::array kInputs{Input{"model", "the model"}, Input{"file", "the prompt"},
+                             Input{"system-file", "the system message"},
+                             Input{"config", "a config file"},
+                             Input{"compare", "the older result"}};
+
 bool is_same_file(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
@@ -42,12 +52,12 @@ void check_output_path(const Settings& settings, const std::string& path,
   };
   struct stat target{};
   if (::stat(path.c_str(), &target) != 0) return;  // nothing there that could be lost
-  for (const char* input : {"model", "file", "system-file", "config", "compare"}) {
-    for (const std::string& name : settings.list(input)) {
+  for (const Input& input : kInputs) {
+    for (const std::string& name : settings.list(input.option)) {
       struct stat status{};
       if (::stat(name.c_str(), &status) == 0 && is_same_file(target, status)) {
-        refuse(fmt::format("'{}' would be overwritten: it is what {} reads", path,
-                           settings.origin(input)));
+        refuse(fmt::format("'{}' would be overwritten: it is {} ({})", path, input.what,
+                           settings.origin(input.option)));
       }
     }
   }

@@ -63,14 +63,24 @@ void check_context(std::size_t n_prompt, std::int64_t n_predict, std::uint32_t c
               "-n", fix);
 }
 
+// The plugin for the file's architecture; a refusal names the file.
+const ModelFactory* factory_of(const PluginRegistry& plugins, const KnownModel& model) {
+  try {
+    return plugins.require_model(model.file->get_string("general.architecture")).model;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    throw Error(error.code(), error.fact(), fmt::format("{}, {}", model.path, error.where()),
+                error.fix());
+  }
+}
+
 }  // namespace
 
 KnownModel open_known_model(const Runtime& runtime, const Settings& settings) {
   KnownModel model;
   model.path = require_model_path(settings);
   model.file = GgufFile::open(model.path);
-  const std::string_view architecture = model.file->get_string("general.architecture");
-  model.factory = runtime.plugins().require_model(architecture).model;
+  model.factory = factory_of(runtime.plugins(), model);
   model.info = model.factory->describe(*model.file);
   model.tokenizer = std::make_shared<Tokenizer>(make_tokenizer(*model.file, settings));
   check_vocabulary(model);
