@@ -124,6 +124,8 @@ class BadUsage(CliCase):
         self.assertEqual((nothing.returncode, nothing.stdout), (USAGE, b""))
         self.assertEqual(nothing.stderr, self.dllm("--help").stdout)
         self.assert_fails(self.dllm("rn"), USAGE, "'rn'", "'run'")
+        self.assert_fails(self.dllm("RUN"), USAGE, "'RUN'", "did you mean 'run'")
+        self.assert_fails(self.dllm("version"), USAGE, "did you mean '--version'")
         self.assert_fails(self.dllm("-p", "x"), USAGE, "'-p'", "dllm run -p")
 
     def test_missing_model_or_prompt(self):

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -18,11 +20,15 @@ namespace {
 [[noreturn]] void refuse_command(const std::string& word) {
   std::vector<std::string> names;
   for (const CommandInfo& info : command_table()) names.emplace_back(info.name);
+  names.insert(names.end(), {"help", "--version"});
   if (word.starts_with('-')) {
     throw Error(ErrorCode::bad_usage, fmt::format("'{}' comes before a command", word),
                 "command line", fmt::format("start with a command: dllm run {} ...", word));
   }
-  const std::string near = nearest_match(word, names);
+  std::string small = word;
+  std::ranges::transform(small, small.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string near = nearest_match(small, names);
   throw Error(ErrorCode::bad_usage, fmt::format("unknown command '{}'", word), "command line",
               near.empty() ? fmt::format("commands are {}", fmt::join(names, ", "))
                            : fmt::format("did you mean '{}'?", near));
