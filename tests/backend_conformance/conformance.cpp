@@ -134,7 +134,9 @@ std::vector<std::string> usable_isas() {
   return names;
 }
 
-bool has_fast_products(const std::string& isa) { return isa == "avx512vnni" || isa == "amx"; }
+bool has_fast_products(const std::string& isa) {
+  return isa == "avxvnni" || isa == "avx512vnni" || isa == "amx";
+}
 
 bool is_k_type(DType dtype) {
   return dtype == DType::q2_k || dtype == DType::q3_k || dtype == DType::q4_k ||
@@ -284,7 +286,8 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& want) 
 Steps steps_of(const RunSetup& setup, DType weights) {
   const bool has_integer_scales = weights == DType::q3_k || weights == DType::q4_k ||
                                   weights == DType::q5_k || weights == DType::q6_k;
-  if (has_fast_products(setup.isa) && has_integer_scales) return Steps::shared;
+  const bool wide = setup.isa == "avx512vnni" || setup.isa == "amx";
+  if (wide && has_integer_scales) return Steps::shared;
   const bool small_blocks = dtype_info(weights).block_size == 32;
   return setup.products == "exact" && small_blocks ? Steps::fine : Steps::free;
 }

@@ -61,6 +61,13 @@ class Result(Bench):
             self.assertGreater(stages[stage], 0, stage)
         self.assertAlmostEqual(sum(stages.values()), answer["ms_per_step"]["median"], places=6)
 
+    def test_stages_add_up_to_the_median_step_whatever_the_number_of_repeats(self):
+        for repeats in (3, 4):
+            answer = self.bench_json("--repeat", repeats)
+            stages = {name: ms for name, ms in answer["stages_ms"].items() if name != "load"}
+            self.assertEqual(len(answer["repeats_ms"]), repeats)
+            self.assertAlmostEqual(sum(stages.values()), answer["ms_per_step"]["median"], places=6)
+
     def test_work_is_counted_from_the_shapes(self):
         answer = self.bench_json()
         rows, width, layers = 20, 256, 1
@@ -171,6 +178,12 @@ class Compare(Bench):
             name, _ = self.old(ms_per_step={"median": median, "min": low, "max": high})
             compared = self.bench_json("--compare", name)["compare"]
             self.assertEqual(compared["ms_per_step"]["verdict"], verdict, median)
+
+    def test_a_difference_within_the_printed_noise_is_no_verdict(self):
+        name, _ = self.old(ms_per_step={"median": 1e-9, "min": -1e3, "max": 1e-9})
+        step = self.bench_json("--compare", name)["compare"]["ms_per_step"]
+        self.assertLess(step["ratio"] - 1, step["noise"])
+        self.assertEqual(step["verdict"], "within noise")
 
     def test_another_measurement_is_named(self):
         name, _ = self.old(canvas=999, isa="other")

@@ -17,11 +17,20 @@ Spread BenchResult::ms_per_step() const {
   return spread_of(values);
 }
 
+std::vector<const Repeat*> BenchResult::middle_repeats() const {
+  std::vector<const Repeat*> sorted;
+  for (const Repeat& repeat : repeats) sorted.push_back(&repeat);
+  std::ranges::sort(sorted, {}, &Repeat::ms_per_step);
+  const std::size_t n = sorted.size();
+  return {sorted.begin() + static_cast<std::ptrdiff_t>((n - 1) / 2),
+          sorted.begin() + static_cast<std::ptrdiff_t>(n / 2 + 1)};
+}
+
 double BenchResult::stage_ms(Stage stage) const {
-  std::vector<double> values;
-  for (const Repeat& repeat : repeats)
-    values.push_back(repeat.stages[static_cast<std::size_t>(stage)].ms);
-  return spread_of(values).median;
+  double sum = 0;
+  const auto middle = middle_repeats();
+  for (const Repeat* repeat : middle) sum += repeat->stages[static_cast<std::size_t>(stage)].ms;
+  return sum / static_cast<double>(middle.size());
 }
 
 const StageFigures& BenchResult::stage_work(Stage stage) const {
@@ -79,13 +88,14 @@ Json stages_json(const BenchResult& result) {
 
 Json parts_json(const BenchResult& result) {
   Json parts = Json::object();
+  const auto middle = result.middle_repeats();
   for (const PartTime& part : result.repeats.front().parts) {
-    std::vector<double> values;
-    for (const Repeat& repeat : result.repeats) {
-      const auto found = std::ranges::find(repeat.parts, part.name, &PartTime::name);
-      values.push_back(found == repeat.parts.end() ? 0 : found->ms);
+    double sum = 0;
+    for (const Repeat* repeat : middle) {
+      const auto found = std::ranges::find(repeat->parts, part.name, &PartTime::name);
+      sum += found == repeat->parts.end() ? 0 : found->ms;
     }
-    parts[part.name] = spread_of(values).median;
+    parts[part.name] = sum / static_cast<double>(middle.size());
   }
   return parts;
 }

@@ -40,7 +40,9 @@ struct BenchResult {
   std::uint64_t peak_memory_bytes = 0;
 
   Spread ms_per_step() const;
-  /// Median over the repeats of what a step took in `stage`.
+  /// The repeat of the median step, or the two that it lies between.
+  std::vector<const Repeat*> middle_repeats() const;
+  /// What a step of the median took in `stage`: all stages add up to it.
   double stage_ms(Stage stage) const;
   /// A step's work; the same in every repeat.
   const StageFigures& stage_work(Stage stage) const;

@@ -36,10 +36,16 @@ bool has_range(const Json& result) {
   return spread["max"].get<double>() > spread["min"].get<double>();
 }
 
+double noise_of(const Json& old, const Json& now) {
+  return std::max(relative_range(old["ms_per_step"]), relative_range(now["ms_per_step"]));
+}
+
 std::string verdict(const Json& old, const Json& now) {
   if (!has_range(old) || !has_range(now)) return "unknown";
   const Json& before = old["ms_per_step"];
   const Json& after = now["ms_per_step"];
+  const double ratio = ratio_of(after["median"].get<double>(), before["median"].get<double>());
+  if (std::max(ratio, 1 / ratio) <= 1 + noise_of(old, now)) return "within noise";
   if (after["max"].get<double>() < before["min"].get<double>()) return "faster";
   if (after["min"].get<double>() > before["max"].get<double>()) return "slower";
   return "within noise";
@@ -84,16 +90,15 @@ Json compare_json(const Json& old, const std::string& path, const Json& now) {
     stages[stage] = {
         {"old", old_ms}, {"new", ms.get<double>()}, {"ratio", ratio_of(ms.get<double>(), old_ms)}};
   }
-  return {
-      {"file", path},
-      {"ms_per_step",
-       {{"old", before},
-        {"new", after},
-        {"ratio", ratio_of(after, before)},
-        {"noise", std::max(relative_range(old["ms_per_step"]), relative_range(now["ms_per_step"]))},
-        {"verdict", verdict(old, now)}}},
-      {"stages_ms", stages},
-      {"differences", differences(old, now)}};
+  return {{"file", path},
+          {"ms_per_step",
+           {{"old", before},
+            {"new", after},
+            {"ratio", ratio_of(after, before)},
+            {"noise", noise_of(old, now)},
+            {"verdict", verdict(old, now)}}},
+          {"stages_ms", stages},
+          {"differences", differences(old, now)}};
 }
 
 std::string compare_text(const Json& comparison) {
