@@ -6,13 +6,14 @@ The prompts are those of heldout/*.jsonl, which `evaluate.py --write-prompts` ma
 """
 
 import argparse
+import hashlib
 import json
 import time
 from pathlib import Path
 
 import torch
 
-from evaluate_rules import HERE, RATES, WINDOW, held_out_set, is_right, prompts_of, validation_set
+from evaluate_rules import HERE, RATES, RECORD_SHA256, WINDOW, held_out_set, is_right, prompts_of, record_set, validation_set
 from generator import TASKS
 from sampling import decode
 from tokenizer import Tokenizer
@@ -24,11 +25,19 @@ FREE_PROMPTS = ["Tell me a story about a fox named Milo who finds a red lantern.
                 "Why is the sky blue?", "What is 48213 + 9971?", "Sort these words: pear, apple, zebra, moon, cat"]
 
 
-def write_prompts(folder: Path, chosen):
+def write_prompts(folder: Path, chosen, tasks=tuple(TASKS.values())):
     folder.mkdir(exist_ok=True)
-    for task in TASKS.values():
+    for task in tasks:
         rows = [{"task": task.name, "one_answer": task.one_answer, "prompt": i.prompt, "answer": i.answer} for i in chosen(task)]
         (folder / f"{task.name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+
+def write_record(folder: Path):
+    """The set of record, in some minutes; an error if it is not the one that results/ was measured on."""
+    write_prompts(folder, record_set, [task for task in TASKS.values() if task.one_answer])
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))).hexdigest()
+    if digest != RECORD_SHA256:
+        raise ValueError(f"{folder}: SHA-256 {digest}, but the recorded set has {RECORD_SHA256}; use an empty folder")
 
 
 def accuracy(model, tokenizer, rates, per_task=None, window=WINDOW, tasks=tuple(TASKS), folder=HERE / "heldout"):
@@ -94,7 +103,10 @@ def main():
     parser.add_argument("--prompts", type=Path, default=HERE / "heldout", help="folder of the prompts")
     parser.add_argument("--write-prompts", action="store_true")
     parser.add_argument("--write-validation", action="store_true", help="makes the folder --prompts of other held-out prompts")
+    parser.add_argument("--write-record", action="store_true", help="makes the folder --prompts of the set of record")
     args = parser.parse_args()
+    if args.write_record:
+        return write_record(args.prompts)
     if args.write_prompts:
         return write_prompts(HERE / "heldout", held_out_set)
     if args.write_validation:
