@@ -9,6 +9,7 @@ namespace dllm::cuda {
 namespace {
 
 constexpr std::size_t kMostGraphs = 32;
+constexpr std::size_t kMostSeen = 64;
 
 bool same(const StepKey& a, const StepKey& b) {
   return a.owner == b.owner && a.n_tokens == b.n_tokens && a.n_score_rows == b.n_score_rows &&
@@ -36,10 +37,24 @@ cudaGraphExec_t capture(cudaStream_t stream, const std::function<void()>& body) 
 
 }  // namespace
 
+// Whether a shape ran before; remembers it.
+bool StepGraphs::was_seen(const StepKey& key) {
+  const auto known = std::find_if(seen_.begin(), seen_.end(),
+                                  [&](const StepKey& each) { return same(each, key); });
+  if (known != seen_.end()) {
+    seen_.erase(known);
+    return true;
+  }
+  seen_.push_front(key);
+  if (seen_.size() > kMostSeen) seen_.pop_back();
+  return false;
+}
+
 void StepGraphs::run(cudaStream_t stream, const StepKey& key, const std::function<void()>& body) {
   auto entry = std::find_if(entries_.begin(), entries_.end(),
                             [&](const Entry& each) { return same(each.key, key); });
   if (entry == entries_.end()) {
+    if (!was_seen(key)) return body();
     if (entries_.size() == kMostGraphs) {
       (void)cudaGraphExecDestroy(entries_.back().graph);
       entries_.pop_back();

@@ -1,4 +1,6 @@
-// Recorded steps: the launches of a step are captured once per shape and replayed after.
+// Recorded steps: the launches of a shape that comes a second time are captured, and replayed
+// after. The first time they just run: recording costs as much time as it saves over a few steps,
+// and a generation whose masked rows become fewer with every step has a new shape each time.
 //
 //   graphs.run(stream, key, body);
 //
@@ -31,7 +33,10 @@ class StepGraphs {
     StepKey key;
     cudaGraphExec_t graph;
   };
+  bool was_seen(const StepKey& key);
+
   std::list<Entry> entries_;  // most recently used first
+  std::list<StepKey> seen_;   // shapes that ran once, the last first
 };
 
 }  // namespace dllm::cuda

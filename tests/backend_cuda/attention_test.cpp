@@ -92,7 +92,8 @@ class CudaRotations : public CudaTest {
     backend().copy_rows(q->rows(kRows), *all, q_->rows(kRows));
     backend().copy_rows(k->rows(kRows), *all, k_->rows(kRows));
     if (as_step) {
-      backend().run_step({nullptr, kRows, ++key_, 1}, body);
+      backend().run_step({nullptr, kRows, ++key_, 1}, [] {});  // recorded the second time
+      backend().run_step({nullptr, kRows, key_, 1}, body);
     } else {
       body();
     }

@@ -1,5 +1,5 @@
-// run_step: a recorded step replays with what the lists hold then, for the right model, and is
-// forgotten when memory moves.
+// run_step: a step is recorded when its shape comes a second time; it replays with what the lists
+// hold then, for the right model, and is forgotten when memory moves.
 #include "cuda_support.hpp"
 
 namespace dllm::test {
@@ -46,10 +46,8 @@ class CudaStep : public CudaTest {
   std::vector<float> recorded(const std::vector<std::int32_t>& ids, const void* owner = nullptr) {
     ids_->write(ids);
     const auto n = static_cast<std::uint32_t>(ids.size());
-    backend().run_step({owner, n, n, 1}, [&] {
-      ++n_bodies_;
-      body(n);
-    });
+    backend().run_step({owner, n, n, 1}, [] {});  // the first time nothing is recorded
+    backend().run_step({owner, n, n, 1}, [&] { body(n); });
     return ::dllm::test::read(backend(), y_->rows(n));
   }
 
@@ -71,9 +69,20 @@ TEST_F(CudaStep, ReplaysWithNewIds) {
     });
   };
   run();
+  run();
+  EXPECT_EQ(n_bodies_, 2);
   ids_->write(std::vector<std::int32_t>{7, 3, 39});
   run();
-  EXPECT_EQ(n_bodies_, 1);
+  EXPECT_EQ(n_bodies_, 2);
+  expect_same(::dllm::test::read(backend(), y_->rows(3)), want);
+}
+
+TEST_F(CudaStep, RunsWhatIsNotRecordedYet) {
+  const std::vector<float> want = direct({7, 3, 39});
+  ids_->write(std::vector<std::int32_t>{1, 2, 3});
+  body(3);
+  ids_->write(std::vector<std::int32_t>{7, 3, 39});
+  backend().run_step({nullptr, 3, 3, 1}, [&] { body(3); });
   expect_same(::dllm::test::read(backend(), y_->rows(3)), want);
 }
 
@@ -86,13 +95,15 @@ TEST_F(CudaStep, AnotherShapeOrModelIsRecordedAnew) {
       body(3);
     });
   };
+  for (int round = 0; round < 2; ++round) {
+    run(&models[0], 3);
+    run(&models[1], 3);
+    run(&models[0], 4);
+  }
+  EXPECT_EQ(n_bodies_, 6);
   run(&models[0], 3);
   run(&models[1], 3);
-  run(&models[0], 4);
-  EXPECT_EQ(n_bodies_, 3);
-  run(&models[0], 3);
-  run(&models[1], 3);
-  EXPECT_EQ(n_bodies_, 3);
+  EXPECT_EQ(n_bodies_, 6);
 }
 
 TEST_F(CudaStep, IsTheSameAsDirectCallsAndSurvivesMemoryThatMoves) {
@@ -112,9 +123,11 @@ TEST_F(CudaStep, IsTheSameAsDirectCallsAndSurvivesMemoryThatMoves) {
 
 TEST_F(CudaStep, MoreShapesThanAreKeptStillRun) {
   ids_->write(std::vector<std::int32_t>{1, 2});
-  for (int round = 0; round < 2; ++round)
-    for (std::uint32_t key = 1; key <= 70; ++key)
+  for (const std::uint32_t n_keys : {40, 70})  // more than are kept, and than are remembered
+    for (std::uint32_t i = 0; i < 3 * n_keys; ++i) {
+      const std::uint32_t key = i % n_keys + 1;
       backend().run_step({nullptr, key, key, 1}, [&] { body(2); });
+    }
   EXPECT_EQ(::dllm::test::read(backend(), y_->rows(2)), direct({1, 2}));
 }
 
