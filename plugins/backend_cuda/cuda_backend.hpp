@@ -2,7 +2,8 @@
 //
 // Ops only enqueue kernels, so run_step() can record them. Start with cuda_backend.cpp (the
 // operations in Backend's order, attention in attention_call.cpp, the head in head_call.cpp), then
-// the kernels they launch: rows.cu, gemm.cu, heads.cu, attention.cu, head.cu.
+// the kernels they launch: rows.cu, gemm.cu, heads.cu, attention.cu,
+// head_stream.cu, head_whole.cu.
 // Thread rule: one thread per backend.
 #pragma once
 

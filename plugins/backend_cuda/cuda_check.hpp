@@ -14,7 +14,7 @@ namespace dllm::cuda {
 /// Throws Error (resource for memory, else internal) naming what was being done.
 inline void cuda_check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // a sticky error would be reported again by the next call
+  (void)cudaGetLastError();  // taken away, or the next launch's check would tell it again
   const bool memory = status == cudaErrorMemoryAllocation;
   throw Error(memory ? ErrorCode::resource : ErrorCode::internal,
               std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status),
