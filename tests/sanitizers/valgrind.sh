@@ -6,7 +6,8 @@
 set -u
 build=$1 failed=0
 export DLLM_CPU_ISA=avx2
-check() { valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite "$@" >"$log" 2>&1; }
+check() { valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite \
+    --errors-for-leak-kinds=definite "$@" >"$log" 2>&1; }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
