@@ -12,7 +12,7 @@ PROMPTS_PER_TASK = {True: 120, False: 60}       # by one_answer: a target of 98 
 SPLIT_SEED = 2024
 VALIDATION_SEED = 4048
 RECORD_SEED, RECORD_PROMPTS = 6072, 500         # 120 prompts cannot tell 97.5 from 99 %
-RECORD_SHA256 = "df56931e32f7cf33bf4797f4a337e33033516a2c37af8b794735868978660233"      # of its files, in order of name
+RECORD_SHA256 = "b09705f0f0602950918cd77655c9eba4f3cc26cd476c3ce030231dc24e4d1001"      # of its files, in order of name
 
 
 def held_out_set(task):
