@@ -155,11 +155,18 @@ class BrokenOutput(CliCase):
         if not os.path.lexists(link):
             os.symlink(model(), link)
         kept = open(model(), "rb").read()
+        program, twin = write("program.so", "\x7fELF..."), path("twin.x")
+        os.symlink("a.x", twin)  # of a file that is not there yet
         for arguments, parts in [
                 (["run", "-m", model(), "-p", "x", "--dump-step-stats", model()], ["-m", "overwritten: it is the model"]),
                 (["run", "-m", model(), "-p", "x", "--dump-step-stats", link], ["-m", "overwritten"]),
                 (["run", "-m", model(), "-f", prompt, "--dump-step-stats", prompt], ["-f", "overwritten"]),
                 (["run", "-m", model("random"), "-p", "x", "--dump-step-stats", model()], ["GGUF"]),
+                (["run", "-m", model(), "-p", "x", "--record", program], ["--record", "program or plugin"]),
+                (["run", "-m", model(), "-p", "x", "--record", path("a.x"), "--dump-step-stats", path("./no/../a.x")],
+                 ["both the step statistics and the recording"]),
+                (["run", "-m", model(), "-p", "x", "--record", path("a.x"), "--dump-step-stats", twin],
+                 ["both the step statistics and the recording"]),
                 (["logits", "-m", model(), "--tokens", "1", "--out", model()], ["--out", "overwritten"])]:
             with self.subTest(arguments=arguments):
                 self.assert_fails(self.dllm(*arguments), 2, *parts)

@@ -25,8 +25,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr const char* kFaults[] = {"none",  "option", "create", "foreign", "undeclared",
-                                   "start", "plan",   "apply",  "no_run"};
+constexpr const char* kFaults[] = {"none",  "option", "create", "foreign",  "undeclared",
+                                   "start", "plan",   "apply",  "unwanted", "no_run"};
 constexpr dllm_option_info kOptions[] = {
     dllm::sdk::choice_option("fault", "none", kFaults, "where to fail"),
     dllm::sdk::text_option("note", "", "any text"),
@@ -41,6 +41,7 @@ struct ScriptedRun : dllm::sdk::Run {
   }
   Progress apply(const Canvas&, const Stats& stats, Edits& edits) override {
     if (fault == "apply") throw std::runtime_error("fault in apply");
+    if (fault == "unwanted") (void)stats.top2_prob(0);
     for (std::uint32_t row = 0; row < stats.rows(); ++row) {
       edits.commit(stats.position(row), stats.sampled(row), stats.sampled_prob(row));
     }
@@ -96,6 +97,7 @@ TEST(SdkBoundary, ExceptionsBecomeStatusAndMessage) {
   EXPECT_THAT(failure_of("foreign").what(), HasSubstr("no std::exception"));
   EXPECT_THAT(failure_of("no_run").what(), HasSubstr("no run"));
   EXPECT_THAT(failure_of("undeclared").what(), HasSubstr("no_such_option"));
+  EXPECT_THAT(failure_of("unwanted").what(), HasSubstr("'top2_prob' is read but"));
 }
 
 TEST(SdkBoundary, CutsLongMessagesBetweenCharacters) {

@@ -82,6 +82,7 @@ class NewSampler(unittest.TestCase):
         self.assertIn("'9lives' is no name for a sampler", self.refuse("9lives"))
         self.assertIn("1 to 24 of", self.refuse("x" * 25))
         self.assertIn("dllm new-sampler NAME", self.refuse())
+        self.assertIn("'auto' is no name for a sampler", self.refuse("auto"))
         for shipped in ("llada", "dream"):
             self.assertIn(f"there is a sampler '{shipped}' already", self.refuse(shipped))
 

@@ -48,6 +48,10 @@ std::string suggested_name(const std::string& typed) {
 }
 
 void check_name(const std::string& name) {
+  if (name == "auto") {
+    throw Error(ErrorCode::bad_usage, "'auto' is no name for a sampler", "NAME",
+                "choose another: --sampler auto is the sampler that a model recommends");
+  }
   if (is_name(name)) return;
   const std::string near = suggested_name(name);
   throw Error(ErrorCode::bad_usage, fmt::format("'{}' is no name for a sampler", name), "NAME",

@@ -62,7 +62,7 @@ void check_watch_paths(const Settings& settings) {
     check_output_path(settings, path, option);
   }
   const std::string trace = settings.text("record");
-  if (trace.empty() || trace != settings.text("dump-step-stats")) return;
+  if (!is_same_output(trace, settings.text("dump-step-stats"))) return;
   throw Error(ErrorCode::bad_usage,
               fmt::format("'{}' would hold both the step statistics and the recording", trace),
               settings.origin("record"), "give two files");

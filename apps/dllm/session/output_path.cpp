@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "dllm/error.hpp"
 #include "output/console.hpp"
@@ -27,11 +29,19 @@ bool is_same_file(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-bool is_gguf(const std::string& path, const struct stat& status) {
-  if (!S_ISREG(status.st_mode)) return false;
+// What kind of file stands there that no command writes, by its first bytes; empty for others.
+std::string_view precious_kind(const std::string& path, const struct stat& status) {
+  if (!S_ISREG(status.st_mode)) return {};
   std::array<char, 4> magic{};
   std::ifstream in(path, std::ios::binary);
-  return in.read(magic.data(), magic.size()) && std::string_view(magic.data(), 4) == "GGUF";
+  if (!in.read(magic.data(), magic.size())) return {};
+  const std::string_view bytes(magic.data(), magic.size());
+  if (bytes == "GGUF") return "a GGUF file";
+  if (bytes ==
+      "\x7f"
+      "ELF")
+    return "a program or plugin (ELF)";
+  return {};
 }
 
 // A terminal counts, /dev/null does not: what goes there is lost either way.
@@ -41,6 +51,16 @@ bool is_standard_output(const std::string& path, const struct stat& status) {
   struct stat out{};
   if (::fstat(answer_descriptor(), &out) != 0 || !is_same_file(status, out)) return false;
   return !S_ISCHR(out.st_mode) || ::isatty(answer_descriptor()) == 1;
+}
+
+// Where a path leads, also one at which nothing is yet: links followed, dots taken away.
+std::filesystem::path resolved(std::filesystem::path path) {
+  std::error_code code;
+  constexpr int kMaxLinks = 40;  // as the system: more are a circle
+  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(path, code); ++i) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, code);
+  }
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(path, code), code);
 }
 
 }  // namespace
@@ -61,10 +81,18 @@ void check_output_path(const Settings& settings, const std::string& path,
       }
     }
   }
-  if (is_gguf(path, target)) refuse(fmt::format("'{}' is a GGUF file", path));
+  if (const std::string_view kind = precious_kind(path, target); !kind.empty()) {
+    refuse(fmt::format("'{}' is {}", path, kind));
+  }
   if (is_standard_output(path, target)) {
     refuse(fmt::format("'{}' is standard output, where only the answer goes", path));
   }
+}
+
+bool is_same_output(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return false;
+  std::error_code code;
+  return std::filesystem::equivalent(a, b, code) || resolved(a) == resolved(b);
 }
 
 }  // namespace dllm::cli

@@ -176,31 +176,44 @@ struct Plan {
   std::uint32_t n_top_list = 0;
 };
 
-/// The answers, row r for the plan's r-th position. Only what was wanted may be read.
+/// The answers, row r for the plan's r-th position. Only what was wanted may be read: anything else
+/// throws std::logic_error with its name, which ends the run as an error.
 class Stats {
  public:
   explicit Stats(const dllm_stats& stats) : stats_(stats) {}
 
   std::uint32_t rows() const { return stats_.n_rows; }
   std::uint32_t position(std::uint32_t row) const { return stats_.positions[row]; }
-  std::int32_t sampled(std::uint32_t row) const { return stats_.sampled[row]; }
-  float sampled_prob(std::uint32_t row) const { return stats_.sampled_prob[row]; }
-  std::int32_t argmax(std::uint32_t row) const { return stats_.argmax[row]; }
-  float top1_prob(std::uint32_t row) const { return stats_.top1_prob[row]; }
-  float top2_prob(std::uint32_t row) const { return stats_.top2_prob[row]; }
-  float entropy(std::uint32_t row) const { return stats_.entropy[row]; }
-  float log_sum_exp(std::uint32_t row) const { return stats_.log_sum_exp[row]; }
+  std::int32_t sampled(std::uint32_t row) const { return at(stats_.sampled, "sampled", row); }
+  float sampled_prob(std::uint32_t row) const {
+    return at(stats_.sampled_prob, "sampled_prob", row);
+  }
+  std::int32_t argmax(std::uint32_t row) const { return at(stats_.argmax, "argmax", row); }
+  float top1_prob(std::uint32_t row) const { return at(stats_.top1_prob, "top1_prob", row); }
+  float top2_prob(std::uint32_t row) const { return at(stats_.top2_prob, "top2_prob", row); }
+  float entropy(std::uint32_t row) const { return at(stats_.entropy, "entropy", row); }
+  float log_sum_exp(std::uint32_t row) const { return at(stats_.log_sum_exp, "log_sum_exp", row); }
   float prob_of(std::uint32_t row, std::uint32_t j) const {
-    return stats_.prob_of[static_cast<std::size_t>(row) * stats_.n_prob_of + j];
+    return at(stats_.prob_of, "prob_of", static_cast<std::size_t>(row) * stats_.n_prob_of + j);
   }
   std::int32_t top_id(std::uint32_t row, std::uint32_t j) const {
-    return stats_.top_ids[static_cast<std::size_t>(row) * stats_.n_top_list + j];
+    return at(stats_.top_ids, "top_ids", static_cast<std::size_t>(row) * stats_.n_top_list + j);
   }
   float top_prob(std::uint32_t row, std::uint32_t j) const {
-    return stats_.top_probs[static_cast<std::size_t>(row) * stats_.n_top_list + j];
+    return at(stats_.top_probs, "top_probs", static_cast<std::size_t>(row) * stats_.n_top_list + j);
   }
 
  private:
+  // The commonest slip of a new rule would otherwise be a read through null.
+  template <class T>
+  static T at(const T* values, const char* name, std::size_t index) {
+    if (values == nullptr) {
+      throw std::logic_error(std::string("statistic '") + name +
+                             "' is read but the plan did not want it");
+    }
+    return values[index];
+  }
+
   const dllm_stats& stats_;
 };
 
