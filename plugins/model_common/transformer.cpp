@@ -31,7 +31,7 @@ void Transformer::reserve(const BatchLimits& limits) {
 
   backend_.reserve({.max_tokens = most,
                     .max_score_rows = scored,
-                    .max_sequences = spans,
+                    .max_sequences = limits.max_sequences,
                     .width = hp_.info.width,
                     .max_cols = std::max({hp_.info.width, hp_.q_cols(), hp_.info.ffn_length}),
                     .ffn_cols = hp_.info.ffn_length,

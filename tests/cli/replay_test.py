@@ -91,7 +91,8 @@ class Replay(CliCase):
         self.assertEqual([int(word) for word in result.stdout.split()], answer["tokens"])
 
     def test_what_cannot_be_read_is_told_with_the_reason(self):
-        for place, reason in (("/", "it is a folder"), ("/no/such", "No such file or directory")):
+        for place, reason in (("/", "it is a folder"), ("/no/such", "No such file or directory"),
+                              ("/proc/self/mem", "Input/output error")):
             self.assert_fails(self.dllm("replay", place), USAGE, f"cannot read the trace '{place}': {reason}")
 
     def test_a_recorded_sampler_that_is_not_installed_is_named(self):

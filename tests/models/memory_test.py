@@ -6,6 +6,7 @@ canvas. Weights that stayed mapped beside their imported form would show as twic
 
 import json
 import os
+import resource
 import subprocess
 import tempfile
 import unittest
@@ -36,6 +37,18 @@ class PeakMemory(unittest.TestCase):
                                     quant="Q4_K_M", **heads)
                     peak, file_bytes = self.peak(big, path)
                     self.assertLessEqual(peak - program, 1.15 * file_bytes)
+
+    def test_a_long_canvas_asks_for_what_its_tokens_need(self):
+        """Address space too: what is asked for and never touched is refused on a machine that is nearly full."""
+        limit = 1 << 30
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/model.gguf"
+            write_tiny_model(path, TinyModel("llada", width=256, ffn=4096, heads=8, context=2048, quant="Q8_0"))
+            done = subprocess.run([os.environ["DLLM_BINARY"], "run", "-m", path, "-p", "a", "--no-chat", "-t", "2",
+                                   "-n", "1500", "--block-length", "1500", "--steps", "2", "--cfg-scale", "1"],
+                                  capture_output=True, text=True,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+            self.assertEqual(done.returncode, 0, done.stderr)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,17 @@ TEST(SpecialTokens, LeftmostThenLongest) {
   EXPECT_EQ(tokenizer.encode("xb>cd<a", {}), (Ids{'x', tail, open}));
 }
 
+TEST(SpecialTokens, OnesOfMoreThan256BytesAreRefused) {
+  SmallVocabulary fits;
+  const std::int32_t longest = fits.add(std::string(256, 'x'), TokenType::user_defined);
+  EXPECT_EQ(fits.make().encode(std::string(256, 'x'), {}), (Ids{longest}));
+  SmallVocabulary exceeds;
+  const std::int32_t id = exceeds.add(std::string(257, 'x'), TokenType::control);
+  expect_error([&] { exceeds.make(); }, ErrorCode::unsupported,
+               AllOf(HasSubstr("special token " + std::to_string(id)), HasSubstr("257 bytes"),
+                     HasSubstr("tokenizer.ggml.tokens")));
+}
+
 TEST(SpecialTokens, ManyTokensInLongTextEndInTime) {
   SmallVocabulary vocabulary;
   for (int i = 0; i < 50000; ++i)

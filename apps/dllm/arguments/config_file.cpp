@@ -139,6 +139,10 @@ std::string read_bounded(std::istream& in, const std::string& name) {
              "give a text file of settings to --config");
     }
   }
+  if (in.bad()) {  // a drive that fails halfway would pass for a shorter file
+    refuse(name, fmt::format("cannot read the config file: {}", std::strerror(errno)),
+           "give a readable file to --config");
+  }
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <ios>
 #include <limits>
 
 #include "dllm/error.hpp"
@@ -280,6 +281,10 @@ void read_lines(std::istream& in, const std::string& path, Trace& trace) {
   } catch (const Fault& fault) {
     throw Error(ErrorCode::bad_file, fault.what(), fmt::format("{}, line {}", path, number),
                 "record it again with `dllm run --record FILE`");
+  } catch (const std::ios_base::failure& failure) {
+    throw Error(ErrorCode::bad_file,
+                fmt::format("cannot read the trace: {}", failure.code().message()),
+                fmt::format("{}, line {}", path, number), "copy it to a drive that can be read");
   }
 }
 

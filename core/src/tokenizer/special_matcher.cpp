@@ -1,6 +1,10 @@
 #include "tokenizer/special_matcher.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "dllm/error.hpp"
 
 namespace dllm::tokenizing {
 namespace {
@@ -9,12 +13,26 @@ unsigned char byte_at(std::string_view bytes, std::size_t i) {
   return static_cast<unsigned char>(bytes[i]);
 }
 
+// Finding costs up to this many steps a byte of text, so the file must not choose it. Known
+// vocabularies stay below 64.
+constexpr std::size_t kLongest = 256;
+
+void check_length(std::string_view bytes, std::int32_t id) {
+  if (bytes.size() <= kLongest) return;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("special token {} has {} bytes, at most {} are supported", id,
+                          bytes.size(), kLongest),
+              "tokenizer.ggml.tokens", "convert the model again, with such tokens as normal ones");
+}
+
 }  // namespace
 
 SpecialMatcher::SpecialMatcher(const Vocabulary& vocabulary,
                                const std::function<bool(std::int32_t)>& wanted) {
   for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
-    if (wanted(id) && !vocabulary.bytes(id).empty()) entries_.push_back({vocabulary.bytes(id), id});
+    if (!wanted(id) || vocabulary.bytes(id).empty()) continue;
+    check_length(vocabulary.bytes(id), id);
+    entries_.push_back({vocabulary.bytes(id), id});
   }
   // std::string_view compares as unsigned bytes; equal texts keep their lowest id.
   std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {

@@ -14,11 +14,12 @@ namespace dllm::tokenizing {
 
 /// Leftmost occurrence first, the longest token of several at one place (as Hugging Face's
 /// added-token search; llama.cpp takes the longest token anywhere first, which differs only where
-/// two special tokens overlap in the text). Time: text length times the longest special token, at
-/// worst, whatever the number of tokens. Thread rule: const after construction, any thread.
+/// two special tokens overlap in the text). Time: text length times the longest special token (256
+/// bytes), at worst, whatever the number of tokens. Thread rule: const after construction, any thread.
 class SpecialMatcher {
  public:
-  /// `wanted(id)` says which tokens to look for. Views into `vocabulary` are kept.
+  /// `wanted(id)` says which tokens to look for. Views into `vocabulary` are kept. Throws Error
+  /// (unsupported) naming a token longer than 256 bytes.
   SpecialMatcher(const Vocabulary& vocabulary, const std::function<bool(std::int32_t)>& wanted);
 
   /// Calls `text` with what is between the tokens (never empty) and `token` with each token, in

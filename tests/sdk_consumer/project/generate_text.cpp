@@ -98,8 +98,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    std::printf("%s\n", generate(argv[1], argv[2]).c_str());
-    return 0;
+    const std::string text = generate(argv[1], argv[2]);
+    const bool written = std::printf("%s\n", text.c_str()) >= 0 && std::fflush(stdout) == 0;
+    return written ? 0 : 1;
   } catch (const dllm::Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return 1;
