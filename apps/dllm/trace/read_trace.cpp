@@ -265,6 +265,11 @@ bool next_line(std::istream& in, std::string& text) {
   return !text.empty();
 }
 
+[[noreturn]] void refuse_unreadable(const std::string& path, const std::string& reason) {
+  throw Error(ErrorCode::bad_usage, fmt::format("cannot read the trace '{}': {}", path, reason),
+              "TRACE", "give a file that `dllm run --record FILE` wrote");
+}
+
 void read_lines(std::istream& in, const std::string& path, Trace& trace) {
   TraceReader reader(trace);
   std::string text;
@@ -282,9 +287,7 @@ void read_lines(std::istream& in, const std::string& path, Trace& trace) {
     throw Error(ErrorCode::bad_file, fault.what(), fmt::format("{}, line {}", path, number),
                 "record it again with `dllm run --record FILE`");
   } catch (const std::ios_base::failure& failure) {
-    throw Error(ErrorCode::bad_file,
-                fmt::format("cannot read the trace: {}", failure.code().message()),
-                fmt::format("{}, line {}", path, number), "copy it to a drive that can be read");
+    refuse_unreadable(path, failure.code().message());
   }
 }
 
@@ -297,10 +300,7 @@ Trace read_trace(const std::string& path) {
   std::error_code ignored;
   const bool is_folder = std::filesystem::is_directory(path, ignored);
   if (!in || is_folder) {
-    throw Error(ErrorCode::bad_usage,
-                fmt::format("cannot read the trace '{}': {}", path,
-                            is_folder ? "it is a folder" : std::strerror(why)),
-                "TRACE", "give a file that `dllm run --record FILE` wrote");
+    refuse_unreadable(path, is_folder ? "it is a folder" : std::strerror(why));
   }
   Trace trace;
   read_lines(in, path, trace);
