@@ -3,15 +3,9 @@
 
 import json
 import os
-import pathlib
-import re
 import resource
 
-from cli_case import FAILURE, USAGE, CliCase, main, model, parse_one_json, path, write
-
-
-CACHE = pathlib.Path(os.environ["DLLM_BUILD"], "CMakeCache.txt").read_text(encoding="utf-8")
-SANITIZED = re.search(r"^DLLM_SANITIZE:\w+=.", CACHE, re.MULTILINE) is not None
+from cli_case import FAILURE, SANITIZED, USAGE, CliCase, main, model, parse_one_json, path, write
 
 
 def limit_memory():

@@ -11,6 +11,8 @@ The environment of a call is clean: no DLLM_ variables, an empty home, no plugin
 import atexit
 import json
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +28,8 @@ FOLDER = tempfile.mkdtemp(prefix="dllm_cli_")
 atexit.register(shutil.rmtree, FOLDER, True)
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+CACHE = pathlib.Path(os.environ["DLLM_BUILD"], "CMakeCache.txt").read_text(encoding="utf-8")
+SANITIZED = re.search(r"^DLLM_SANITIZE:\w+=.", CACHE, re.MULTILINE) is not None
 TOKENS = 320  # of a tiny model; ids below 256 are the bytes
 _models = {}
 
