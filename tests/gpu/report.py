@@ -62,6 +62,13 @@ def commit():
     return {"commit": head.strip() if head else None, "modified": bool(changed)}
 
 
+def why_not(error):
+    """A sentence without the command line: result files say nothing of the machine's folders."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"timed out after {error.timeout:g} s"
+    return f"could not start: {error.strerror}"
+
+
 def shard(build, sanitizer, timeout, gtest_filter, index, count):
     """One of `count` parts of the tests: its exit status, the sanitizer's summary, gtest's report."""
     out = Path("/tmp") / f"report-tests-{os.getpid()}-{sanitizer or 'plain'}-{index}.json"
@@ -77,7 +84,7 @@ def shard(build, sanitizer, timeout, gtest_filter, index, count):
                               timeout=timeout, env=environment)
         code, text = done.returncode, done.stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        code, text = str(error), ""
+        code, text = why_not(error), ""
     lines = [line.strip("= \n") for line in text.splitlines() if line.startswith("=====")]
     summary = [line for line in lines if "SUMMARY" in line]
     findings = [line for line in lines if line.startswith(("Error:", "Warning:", "Invalid"))]
