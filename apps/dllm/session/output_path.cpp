@@ -37,10 +37,7 @@ std::string_view precious_kind(const std::string& path, const struct stat& statu
   if (!in.read(magic.data(), magic.size())) return {};
   const std::string_view bytes(magic.data(), magic.size());
   if (bytes == "GGUF") return "a GGUF file";
-  if (bytes ==
-      "\x7f"
-      "ELF")
-    return "a program or plugin (ELF)";
+  if (bytes == "\177ELF") return "a program or plugin (ELF)";
   return {};
 }
 

@@ -8,8 +8,9 @@
 namespace dllm::cli {
 
 /// Refuses a `path` to write to (Error bad_usage naming `option`, the name in the option table)
-/// that is the model, another GGUF file, a program or plugin, the prompt, the system message, a config file, or where
-/// standard output goes. Links are followed; a path where nothing is yet passes.
+/// that is the model, another GGUF file, a program or plugin, the prompt, the system message, a
+/// config file, or where standard output goes. Links are followed; a path where nothing is yet
+/// passes.
 void check_output_path(const Settings& settings, const std::string& path,
                        const std::string& option);
 
