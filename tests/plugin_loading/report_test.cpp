@@ -72,6 +72,13 @@ TEST_F(PluginsReport, NamesOfFilesCannotSendEscapesToTheTerminal) {
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 
+TEST_F(PluginsReport, ABackendThatCannotRunHereIsAmongTheDevicesWithItsReason) {
+  EXPECT_EQ(devices_text(*registry_), "absent: not usable: no such device\n");
+  EXPECT_EQ(devices_json(*registry_),
+            R"({"backends":[{"backend":"absent","usable":false,"reason":"no such device",)"
+            R"("devices":[]}]})");
+}
+
 TEST(EmptyPluginsReport, SaysThatNothingWasFound) {
   PluginFolder folder;
   EXPECT_EQ(plugins_text(folder.scan()),

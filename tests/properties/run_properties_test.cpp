@@ -77,32 +77,20 @@ class Machine {
         cpu.create(check_options(cpu.options(), {{"threads", threads}}, "test"), runtime.log());
     EXPECT_EQ(std::to_string(backend_->device().threads), threads);
     model_ = runtime.plugins().require_model(arch).model->load(file, *backend_, runtime.log(), {});
-    const Tokenizer tokenizer = Tokenizer::from_gguf(*file, {});
-    facts_.struct_size = sizeof facts_;
-    facts_.n_vocab = model_->info().n_vocab;
-    facts_.n_tokens = tokenizer.n_tokens();
-    facts_.mask_id = tokenizer.require_mask();
-    facts_.bos_id = facts_.pad_id = -1;
-    facts_.eos_id = tokenizer.special().eos;
-    facts_.eot_id = tokenizer.special().eot;
-    facts_.context_length = model_->info().context_length;
+    tokenizer_.emplace(Tokenizer::from_gguf(*file, {}));
+    facts_ = model_facts(model_->info(), *tokenizer_);
   }
 
   SequenceRequest request(Property& property, std::uint32_t prompt, std::uint32_t n) const {
     const PluginRecord& record = runtime_.plugins().require(PluginKind::sampler, arch_);
     const Settings settings =
         arch_ == "llada" ? random_llada(property, n) : random_dream(property, n);
-    SequenceRequest request;
-    for (std::uint32_t i = 0; i < prompt; ++i) {
-      request.ids.push_back(static_cast<std::int32_t>(property.below(250)));
-    }
-    request.ids.resize(prompt + n, facts_.mask_id);
-    request.editable.assign(prompt, 0);
-    request.editable.resize(prompt + n, 1);
+    std::vector<std::int32_t> ids(prompt);
+    for (std::int32_t& id : ids) id = static_cast<std::int32_t>(property.below(250));
+    SequenceRequest request = answer_request(std::move(ids), n, facts_);
     request.sampler = std::make_shared<Sampler>(
         record.library, record.id, record.sampler, record.options,
         check_options(record.options, settings, testing::PrintToString(settings)), facts_);
-    request.facts = facts_;
     request.seed = property.random()();
     request.ignore_eos = true;
     return request;
@@ -154,6 +142,7 @@ class Machine {
   std::string arch_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
+  std::optional<Tokenizer> tokenizer_;
   dllm_model_facts facts_{};
 };
 

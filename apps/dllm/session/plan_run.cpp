@@ -13,25 +13,6 @@
 namespace dllm::cli {
 namespace {
 
-dllm_model_facts make_facts(const KnownModel& model) {
-  const SpecialIds& ids = model.tokenizer->special();
-  const std::span<const std::int32_t> stop_ids = model.tokenizer->stop_ids();
-  dllm_model_facts facts{};
-  facts.struct_size = sizeof facts;
-  facts.n_vocab = model.info.n_vocab;
-  facts.n_tokens = model.tokenizer->n_tokens();
-  facts.mask_id = model.tokenizer->require_mask();
-  facts.bos_id = ids.bos;
-  facts.eos_id = ids.eos;
-  facts.eot_id = ids.eot;
-  facts.pad_id = ids.pad;
-  facts.context_length = model.info.context_length;
-  facts.trained_block_length = model.info.trained_block_length;
-  facts.n_stop_ids = static_cast<std::uint32_t>(stop_ids.size());
-  facts.stop_ids = stop_ids.data();
-  return facts;
-}
-
 void check_vocabulary(const KnownModel& model) {
   if (model.tokenizer->n_tokens() <= model.info.n_vocab) return;
   throw Error(ErrorCode::bad_file,
@@ -117,16 +98,12 @@ RunPlan plan_canvas(KnownModel model, const SamplerChoice& sampler, const Settin
   check_mask(plan.model, settings);
   check_context(plan.prompt.size(), n_predict, plan.model.info.context_length);
 
-  plan.request.facts = make_facts(plan.model);
+  plan.request = answer_request(plan.prompt, static_cast<std::size_t>(n_predict),
+                                model_facts(plan.model.info, *plan.model.tokenizer));
   plan.sampler = std::make_shared<Sampler>(sampler.record->library, sampler.record->id,
                                            sampler.record->sampler, sampler.record->options,
                                            sampler.options, plan.request.facts);
   plan.sampler_options = sampler.record->options;
-  plan.request.ids = plan.prompt;
-  plan.request.ids.resize(plan.prompt.size() + static_cast<std::size_t>(n_predict),
-                          plan.request.facts.mask_id);
-  plan.request.editable.assign(plan.prompt.size(), 0);
-  plan.request.editable.resize(plan.request.ids.size(), 1);
   plan.request.sampler = plan.sampler;
   plan.request.seed = seed;
   plan.forward_tokens = check_request(plan.request, plan.model.info);

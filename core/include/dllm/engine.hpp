@@ -1,5 +1,7 @@
 // Engine: canvases of many sequences, advanced together by one forward a step.
 //
+//   SequenceRequest request = answer_request(prompt, 128, model_facts(model->info(), tokenizer));
+//   request.sampler = sampler;
 //   Engine engine(*model, {.max_sequences = 1, .max_sequence_length = 160, .max_tokens = 160});
 //   auto id = engine.add(std::move(request));
 //   while (engine.running()) engine.step();
@@ -26,6 +28,8 @@
 #include "dllm/sampler.hpp"
 
 namespace dllm {
+
+class Tokenizer;
 
 using SequenceId = std::uint32_t;
 
@@ -104,6 +108,15 @@ struct EngineLimits {
   /// for recorders. The tokens are the same.
   std::uint32_t record_top_list = 0;
 };
+
+/// What a sampler is told of a model. Its stop ids are the tokenizer's and live as long. Throws
+/// what Tokenizer::require_mask throws.
+dllm_model_facts model_facts(const ModelInfo& model, const Tokenizer& tokenizer);
+
+/// A canvas of `prompt`, which stays as it is, and `n_predict` masked positions behind it. The
+/// sampler is the caller's to set, as is the rest where the default will not do.
+SequenceRequest answer_request(std::vector<std::int32_t> prompt, std::size_t n_predict,
+                               const dllm_model_facts& facts);
 
 /// Everything about a request that can be found wrong without weights: sizes, ids, context, and
 /// what the sampler says to this canvas (a run is started, planned once and dropped). Throws Error

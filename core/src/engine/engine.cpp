@@ -27,49 +27,6 @@ double elapsed_ms(Clock::time_point since) {
 constexpr std::uint32_t kMaxFreeRounds = 1u << 20;
 std::uint32_t default_max_forwards(std::uint32_t n_positions) { return 1024 + 64 * n_positions; }
 
-void check_ids(const SequenceRequest& request, const ModelInfo& model) {
-  if (request.ids.empty()) {
-    throw Error(ErrorCode::bad_usage, "the canvas is empty", "request",
-                "give a prompt or positions to generate");
-  }
-  if (request.editable.size() != request.ids.size()) {
-    throw Error(ErrorCode::bad_usage,
-                fmt::format("the request has {} ids and {} editable flags", request.ids.size(),
-                            request.editable.size()),
-                "request", "give one flag per position");
-  }
-  if (request.ids.size() > model.context_length) {
-    throw Error(ErrorCode::bad_usage,
-                fmt::format("prompt and generation take {} positions, the context has {}",
-                            request.ids.size(), model.context_length),
-                "request", "shorten the prompt or generate fewer tokens (-n)");
-  }
-  for (std::size_t i = 0; i < request.ids.size(); ++i) {
-    const std::int32_t id = request.ids[i];
-    if (id < 0 || static_cast<std::uint32_t>(id) >= model.n_vocab) {
-      throw Error(ErrorCode::bad_usage,
-                  fmt::format("token {} at position {} is outside the vocabulary of {} rows", id, i,
-                              model.n_vocab),
-                  "request", "give ids of this model's tokenizer");
-    }
-  }
-}
-
-}  // namespace
-
-std::uint32_t check_request(const SequenceRequest& request, const ModelInfo& model) {
-  DLLM_ASSERT(request.sampler != nullptr);
-  check_ids(request, model);
-  const Canvas canvas(request.ids, request.editable, request.facts);
-  SamplerRun run = request.sampler->start(canvas.view(), request.seed);
-  if (canvas.n_masked() == 0) return canvas.size();
-  const dllm_plan plan = run.plan(canvas.view());
-  check_plan(plan, canvas.view(), model.n_vocab, request.sampler->id());
-  return StepBatch::tokens_of(plan, canvas);
-}
-
-namespace {
-
 // One sequence and where it is in its life. A run is ended before its sampler goes.
 struct Sequence {
   Sequence(SequenceId sequence_id, SequenceRequest&& from, std::uint32_t forward_budget)

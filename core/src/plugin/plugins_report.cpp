@@ -33,18 +33,23 @@ Json presets_json(const PluginRecord& record) {
   return list;
 }
 
+Json device_list(const std::vector<DeviceInfo>& found) {
+  Json devices = Json::array();
+  for (const DeviceInfo& device : found) {
+    devices.push_back({{"name", device.name},
+                       {"isa", device.isa},
+                       {"threads", device.threads},
+                       {"total_bytes", device.total_bytes},
+                       {"available_bytes", device.available_bytes}});
+  }
+  return devices;
+}
+
 void add_backend(const PluginRecord& record, Json& out) {
   const BackendFactory::Probe found = probe_backend(record);
   out["usable"] = found.usable;
   if (!found.usable) out["reason"] = found.reason;
-  out["devices"] = Json::array();
-  for (const DeviceInfo& device : found.devices) {
-    out["devices"].push_back({{"name", device.name},
-                              {"isa", device.isa},
-                              {"threads", device.threads},
-                              {"total_bytes", device.total_bytes},
-                              {"available_bytes", device.available_bytes}});
-  }
+  out["devices"] = device_list(found.devices);
 }
 
 Json record_json(const PluginRecord& record) {
@@ -63,6 +68,11 @@ Json record_json(const PluginRecord& record) {
     out["architectures"] = std::vector<std::string>(names.begin(), names.end());
   }
   return out;
+}
+
+// File names and devices' are bytes: those that are no UTF-8 become U+FFFD.
+std::string dump(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 using Lines = std::back_insert_iterator<std::string>;
@@ -93,9 +103,9 @@ void add_accepted(const PluginRecord& record, Lines out) {
   fmt::format_to(out, "\n    from {}\n", printable(record.path.string()));
   if (record.backend != nullptr) {
     const BackendFactory::Probe found = probe_backend(record);
-    if (!found.usable) fmt::format_to(out, "    cannot run here: {}\n", found.reason);
+    if (!found.usable) fmt::format_to(out, "    cannot run here: {}\n", printable(found.reason));
     for (const DeviceInfo& device : found.devices) {
-      fmt::format_to(out, "    device {}\n", device.name);
+      fmt::format_to(out, "    device {}\n", printable(device.name));
     }
   }
   if (record.model != nullptr) {
@@ -104,6 +114,21 @@ void add_accepted(const PluginRecord& record, Lines out) {
   }
   add_options(record, out);
   add_presets(record, out);
+}
+
+// "cpu: AMD EPYC, 3.2 of 16.0 GiB free"; memory where the backend says.
+void add_devices(const std::string& id, const BackendFactory::Probe& found, Lines out) {
+  constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+  if (!found.usable) fmt::format_to(out, "{}: not usable: {}\n", id, printable(found.reason));
+  for (const DeviceInfo& device : found.devices) {
+    fmt::format_to(out, "{}: {}", id, printable(device.name));
+    if (device.total_bytes > 0) {
+      fmt::format_to(out, ", {:.1f} of {:.1f} GiB free",
+                     static_cast<double>(device.available_bytes) / kGibibyte,
+                     static_cast<double>(device.total_bytes) / kGibibyte);
+    }
+    fmt::format_to(out, "\n");
+  }
 }
 
 }  // namespace
@@ -133,8 +158,27 @@ std::string plugins_json(const PluginRegistry& registry) {
     out["plugins"].push_back(record_json(record));
   }
   for (const auto& folder : registry.folders()) out["folders"].push_back(folder.string());
-  // File names are bytes: those that are no UTF-8 become U+FFFD.
-  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+  return dump(out, 2);
+}
+
+std::string devices_text(const PluginRegistry& registry) {
+  std::string text;
+  for (const std::string& id : registry.ids(PluginKind::backend)) {
+    add_devices(id, probe_backend(registry.require(PluginKind::backend, id)), Lines(text));
+  }
+  return text;
+}
+
+std::string devices_json(const PluginRegistry& registry) {
+  Json backends = Json::array();
+  for (const std::string& id : registry.ids(PluginKind::backend)) {
+    const BackendFactory::Probe found = probe_backend(registry.require(PluginKind::backend, id));
+    backends.push_back({{"backend", id},
+                        {"usable", found.usable},
+                        {"reason", found.reason},
+                        {"devices", device_list(found.devices)}});
+  }
+  return dump({{"backends", std::move(backends)}}, -1);
 }
 
 }  // namespace dllm

@@ -17,36 +17,6 @@ namespace {
 
 constexpr std::size_t kPredict = 64;  // positions for the answer
 
-// What the sampler may know of the model. `tokenizer` must live as long as the result is used.
-dllm_model_facts facts_of(const dllm::Tokenizer& tokenizer, const dllm::ModelInfo& info) {
-  dllm_model_facts facts{};
-  facts.struct_size = sizeof facts;
-  facts.n_vocab = info.n_vocab;
-  facts.n_tokens = tokenizer.n_tokens();
-  facts.mask_id = tokenizer.require_mask();
-  facts.bos_id = tokenizer.special().bos;
-  facts.eos_id = tokenizer.special().eos;
-  facts.eot_id = tokenizer.special().eot;
-  facts.pad_id = tokenizer.special().pad;
-  facts.context_length = info.context_length;
-  facts.trained_block_length = info.trained_block_length;
-  facts.n_stop_ids = static_cast<std::uint32_t>(tokenizer.stop_ids().size());
-  facts.stop_ids = tokenizer.stop_ids().data();
-  return facts;
-}
-
-// The prompt, and after it masks for the answer to appear in.
-dllm::SequenceRequest request_of(std::vector<std::int32_t> prompt, std::size_t n_predict,
-                                 const dllm_model_facts& facts) {
-  dllm::SequenceRequest request;
-  request.editable.assign(prompt.size(), 0);
-  request.editable.resize(prompt.size() + n_predict, 1);
-  request.ids = std::move(prompt);
-  request.ids.resize(request.editable.size(), facts.mask_id);
-  request.facts = facts;
-  return request;
-}
-
 std::string generate(const std::string& path, const std::string& question) {
   // 1. What there is: plugins of the default folders, and the model file.
   dllm::Runtime runtime(dllm::RuntimeOptions{});
@@ -64,8 +34,8 @@ std::string generate(const std::string& path, const std::string& question) {
 
   // 3. The sampler that the model recommends, with an option set, on a canvas of prompt and masks.
   const std::vector<dllm::ChatMessage> chat = {{"user", question}};
-  const dllm_model_facts facts = facts_of(tokenizer, model->info());
-  auto request = request_of(tokenizer.encode_chat(chat, {}), kPredict, facts);
+  const dllm_model_facts facts = dllm::model_facts(model->info(), tokenizer);
+  auto request = dllm::answer_request(tokenizer.encode_chat(chat, {}), kPredict, facts);
   const auto& rule = plugins.require(dllm::PluginKind::sampler, model->info().recommended_sampler);
   request.sampler = std::make_shared<dllm::Sampler>(
       rule.library, rule.id, rule.sampler, rule.options,
