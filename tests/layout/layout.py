@@ -2,6 +2,7 @@
 
 includes  every #include is one its layer may have: the table in docs/architecture.md. Link visibility
           enforces most of it; this finds what a transitive include path would let through.
+folders   no two folders of apps/dllm or core/src need each other, directly or over others.
 headers   every public header compiles alone: SDK headers (.h) as C11, C++17 and C++20, .hpp as C++17
           and C++20, by this build's compiler and by clang where there is one; core headers as C++20.
 exports   every plugin exports dllm_plugin_entry and nothing else; samplers link no library of ours.
@@ -144,6 +145,33 @@ def check_includes():
     return faults
 
 
+def includes_of_folder(part):
+    """Of every folder of a part, the other folders whose files its files include."""
+    needs = {folder.name: set() for folder in (ROOT / part).iterdir() if folder.is_dir()}
+    for path in sources():
+        if not path.as_posix().startswith(part + "/") or path.parts[len(pathlib.Path(part).parts)] not in needs:
+            continue
+        own = path.parts[len(pathlib.Path(part).parts)]
+        included = (match[3] for match in INCLUDE.finditer((ROOT / path).read_text(encoding="utf-8")) if match[3])
+        needs[own] |= {name.split("/")[0] for name in included} & (needs.keys() - {own})
+    return needs
+
+
+def check_folders():
+    faults = []
+    for part in ("apps/dllm", "core/src"):
+        needs = includes_of_folder(part)
+        if sum(map(len, needs.values())) < 3:
+            faults.append(f"{part}: only {needs} were found: the check looks in the wrong place")
+        # Whoever needs none, or is needed by none, is in no circle.
+        while ends := {folder for folder, others in needs.items()
+                       if not others or all(folder not in more for more in needs.values())}:
+            needs = {folder: others - ends for folder, others in needs.items() if folder not in ends}
+        faults += [f"{part}/{folder} needs {', '.join(sorted(others))}, in a circle"
+                   for folder, others in sorted(needs.items())]
+    return faults
+
+
 def compiles(compiler, standard, header, folders):
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "alone.c" if standard.startswith("c1") else "alone.cpp")
@@ -259,8 +287,8 @@ def check_links():
 
 
 def main():
-    checks = {"includes": check_includes, "headers": check_headers, "exports": check_exports,
-              "readmes": check_readmes, "links": check_links}
+    checks = {"includes": check_includes, "folders": check_folders, "headers": check_headers,
+              "exports": check_exports, "readmes": check_readmes, "links": check_links}
     faults = checks[sys.argv[1]](*sys.argv[2:])
     print("\n".join(faults) or f"{sys.argv[1]}: all well")
     return 1 if faults else 0

@@ -10,7 +10,6 @@
 #include "output/canvas_view.hpp"
 #include "output/json.hpp"
 #include "output/progress_line.hpp"
-#include "output/step_stats_file.hpp"
 #include "session/finite_weights.hpp"
 #include "session/interrupt.hpp"
 #include "session/make_runtime.hpp"
@@ -20,6 +19,7 @@
 #include "session/seed.hpp"
 #include "session/stopwatch.hpp"
 #include "session/text_input.hpp"
+#include "trace/step_stats_file.hpp"
 #include "trace/trace_writer.hpp"
 
 namespace dllm::cli {
@@ -99,11 +99,15 @@ Watchers make_watchers(const Settings& settings, const RunPlan& plan, Console& c
   return watchers;
 }
 
-void show_step(const StepReport& report, double ms, const SequenceResult& result,
+void show_step(const StepReport& report, double ms, double run_ms, const SequenceResult& result,
                const Watchers& watchers) {
   for (const SequenceStep& step : report.sequences) {
-    watchers.on_step(
-        {step, report.edits_of(step), result.ids, result.state, step.forward ? ms : 0});
+    watchers.on_step({.step = step,
+                      .edits = report.edits_of(step),
+                      .ids = result.ids,
+                      .state = result.state,
+                      .ms = step.forward ? ms : 0,
+                      .run_ms = run_ms});
   }
 }
 
@@ -156,7 +160,7 @@ Outcome generate(const Settings& settings, const RunPlan& plan, Model& model,
   while (engine.running() && !interrupted()) {
     const Stopwatch step_watch;
     const StepReport& report = engine.step();
-    show_step(report, step_watch.elapsed_ms(), engine.result(id), watchers);
+    show_step(report, step_watch.elapsed_ms(), watch.elapsed_ms(), engine.result(id), watchers);
   }
   const double generate_ms = watch.elapsed_ms();
   watchers.screen->finish();

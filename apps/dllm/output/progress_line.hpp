@@ -3,7 +3,6 @@
 
 #include "output/console.hpp"
 #include "output/step_observer.hpp"
-#include "session/stopwatch.hpp"
 
 namespace dllm::cli {
 
@@ -17,7 +16,6 @@ class ProgressLine final : public StepObserver {
  private:
   Console& console_;
   std::size_t n_predict_;
-  Stopwatch watch_;
 };
 
 }  // namespace dllm::cli

@@ -15,6 +15,7 @@ struct StepView {
   std::span<const std::int32_t> ids;    ///< the canvas
   std::span<const std::uint8_t> state;  ///< DLLM_POSITION_*
   double ms = 0;                        ///< of the engine step; 0 for rounds without a forward
+  double run_ms = 0;                    ///< since the first step began
 };
 
 class StepObserver {

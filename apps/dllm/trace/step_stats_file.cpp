@@ -1,4 +1,4 @@
-#include "output/step_stats_file.hpp"
+#include "trace/step_stats_file.hpp"
 
 #include <fmt/format.h>
 
