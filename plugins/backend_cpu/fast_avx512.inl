@@ -7,12 +7,7 @@
 // fits 16 bits; its upper byte is the result. S is off by at most 1/512, so the result by (largest
 // code) / 512: an eighth of a step for 6-bit codes, a thirtieth for 4-bit ones.
 
-inline float half_to_float(const uint8_t* bytes) {
-  uint16_t bits;
-  __builtin_memcpy(&bits, bytes, 2);
-  return _cvtsh_ss(bits);
-}
-
+#include "half.inl"
 #include "unpack.inl"
 
 constexpr float kSmallestBound = 1e-30f;

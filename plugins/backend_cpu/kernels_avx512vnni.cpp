@@ -13,12 +13,7 @@
 namespace dllm::cpu {
 namespace {
 
-float half_to_float(const uint8_t* bytes) {
-  uint16_t bits;
-  __builtin_memcpy(&bits, bytes, 2);
-  return _cvtsh_ss(bits);
-}
-
+#include "half.inl"
 #include "row_math.inl"
 #include "unpack.inl"
 

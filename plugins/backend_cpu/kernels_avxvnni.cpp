@@ -10,12 +10,7 @@ namespace {
 
 #define DLLM_INLINE inline __attribute__((always_inline))
 
-float half_to_float(const uint8_t* bytes) {
-  uint16_t bits;
-  __builtin_memcpy(&bits, bytes, 2);
-  return _cvtsh_ss(bits);
-}
-
+#include "half.inl"
 #include "row_math.inl"
 #include "unpack.inl"
 

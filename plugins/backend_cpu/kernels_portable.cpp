@@ -6,26 +6,7 @@
 namespace dllm::cpu {
 namespace {
 
-float half_to_float(const uint8_t* bytes) {
-  uint16_t h;
-  __builtin_memcpy(&h, bytes, 2);
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
-  const uint32_t exponent = (h >> 10) & 31;
-  const uint32_t mantissa = h & 1023;
-  uint32_t bits;
-  if (exponent == 31) {
-    bits = sign | 0x7F800000 | (mantissa << 13);
-  } else if (exponent == 0) {  // zero and subnormal: mantissa * 2^-24, exact in f32
-    const float value = static_cast<float>(mantissa) * 5.9604644775390625e-8f;
-    return sign ? -value : value;
-  } else {
-    bits = sign | ((exponent + 112) << 23) | (mantissa << 13);
-  }
-  float value;
-  __builtin_memcpy(&value, &bits, 4);
-  return value;
-}
-
+#include "half.inl"
 #include "row_math.inl"
 #include "unpack.inl"
 

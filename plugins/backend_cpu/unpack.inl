@@ -1,8 +1,7 @@
 // Packed weight blocks (layout: pack.hpp) to a CodeTile; formulas: ggml `ggml-quants.c`,
 // dequantize_row_*. All 32 rows of a tile lie side by side, so every step is one plain loop over
 // rows that each instruction set's compiler flags vectorise: loads, ands, shifts, no transposition.
-// Included inside the unnamed namespace of a kernels_*.cpp, which defines
-// half_to_float(const uint8_t*) first.
+// Included inside the unnamed namespace of a kernels_*.cpp, after half.inl.
 //
 // A Word is four consecutive codes of one row. Types with an offset (w = d (q - offset)) get
 // minimum = -offset * scale; the signed 8-bit ones keep int8 codes and no minimum.
