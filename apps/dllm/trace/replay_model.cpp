@@ -17,21 +17,6 @@ bool is_identity(const TracePlan& plan) {
 
 bool of_raw(const TracePlan& plan) { return plan.domain == DLLM_DOMAIN_RAW || is_identity(plan); }
 
-TracePlan plan_of(const StatsRequest& request) {
-  TracePlan plan;
-  plan.want = request.want;
-  plan.domain = request.domain == Domain::filtered ? DLLM_DOMAIN_FILTERED : DLLM_DOMAIN_RAW;
-  plan.allow_all = request.allow_all;
-  plan.temperature = request.temperature;
-  plan.top_p = request.top_p;
-  plan.top_k = request.top_k;
-  plan.guidance_scale = request.guided ? request.guidance_scale : 0;
-  plan.suppress_both.assign(request.suppress_both.begin(), request.suppress_both.end());
-  plan.suppress_confidence.assign(request.suppress_confidence.begin(),
-                                  request.suppress_confidence.end());
-  return plan;
-}
-
 // The plan the SDK's statistics are computed with; borrows `request`.
 dllm_plan abi_plan(const StatsRequest& request) {
   dllm_plan plan{};
@@ -42,6 +27,7 @@ dllm_plan abi_plan(const StatsRequest& request) {
   plan.temperature = request.temperature;
   plan.top_p = request.top_p;
   plan.top_k = request.top_k;
+  plan.guidance_scale = request.guided ? request.guidance_scale : 0;
   plan.suppress_both = request.suppress_both.data();
   plan.n_suppress_both = static_cast<std::uint32_t>(request.suppress_both.size());
   plan.suppress_confidence = request.suppress_confidence.data();
@@ -168,10 +154,10 @@ void ReplayModel::answer(const Recorded& recorded, bool same, const StatsRequest
                 "sampler's plan", "plan for editable positions only");
   }
   const TracePlan& then = recorded.round->plan;
-  const TracePlan now = plan_of(request);
-  sdk::RowStatistics row =
-      sdk::row_statistics(logits_of(*found, then), abi_plan(request), trace_.header.facts,
-                          request.seed, request.step, position);
+  const dllm_plan asked = abi_plan(request);
+  const TracePlan now = trace_plan(asked);
+  sdk::RowStatistics row = sdk::row_statistics(logits_of(*found, then), asked, trace_.header.facts,
+                                               request.seed, request.step, position);
   const bool same_ids_suppressed = then.suppress_both == now.suppress_both &&
                                    then.suppress_confidence == now.suppress_confidence &&
                                    then.allow_all == now.allow_all &&
