@@ -9,7 +9,7 @@ namespace {
 
 #include "brains_avx512.inl"
 #include "vector.inl"
-//
+// Uses names of the above.
 #include "tiles_amx.inl"
 
 constexpr BrainKernels kTable = {round_group, unpack_block, multiply_brain_tile, enter_tiles,

@@ -11,8 +11,6 @@ namespace {
 
 #include "brains_avx512.inl"
 
-#define DLLM_INLINE inline __attribute__((always_inline))
-
 constexpr uint32_t kMostRows = 12;
 
 // As an instruction, because g++ 12 keeps arrays of the intrinsic's sums in memory as well.

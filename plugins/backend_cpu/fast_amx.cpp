@@ -9,7 +9,7 @@ namespace {
 
 #include "fast_avx512.inl"
 #include "vector.inl"
-//
+// Uses names of the above.
 #include "tiles_amx.inl"
 
 // A block of 512 rows takes about 8 microseconds to multiply and as long to come from the

@@ -13,7 +13,7 @@
 constexpr float kSmallestBound = 1e-30f;
 
 // The low 16 bits of each 32-bit lane, twice.
-inline __attribute__((always_inline)) __m512i twice(__m512i x) {
+DLLM_INLINE __m512i twice(__m512i x) {
   const __m512i pattern = _mm512_set4_epi32(0x0D0C0D0C, 0x09080908, 0x05040504, 0x01000100);
   return _mm512_shuffle_epi8(x, pattern);
 }
@@ -24,8 +24,7 @@ struct GroupScale {
 };
 
 // 64 results from 16-bit codes of the even and of the odd inputs.
-inline __attribute__((always_inline)) __m512i requantise64(__m512i even, __m512i odd, __m512i s,
-                                                           __m512i m) {
+DLLM_INLINE __m512i requantise64(__m512i even, __m512i odd, __m512i s, __m512i m) {
   const __m512i upper = _mm512_set1_epi16(static_cast<int16_t>(0xFF00));
   const __m512i even_sum = _mm512_add_epi16(_mm512_mullo_epi16(even, s), m);
   const __m512i odd_sum = _mm512_add_epi16(_mm512_mullo_epi16(odd, s), m);
@@ -34,8 +33,7 @@ inline __attribute__((always_inline)) __m512i requantise64(__m512i even, __m512i
 }
 
 // The largest |w| of 16 weight rows; NaN where a scale is NaN.
-inline __attribute__((always_inline)) __m512 bound_of(const CodeTile& tile, uint32_t n_groups,
-                                                      uint32_t first_row) {
+DLLM_INLINE __m512 bound_of(const CodeTile& tile, uint32_t n_groups, uint32_t first_row) {
   const __m512 largest = _mm512_set1_ps(static_cast<float>((1u << tile.code_bits) - 1));
   __m512 bound = _mm512_setzero_ps();
   __m512 poison = _mm512_setzero_ps();
@@ -49,7 +47,7 @@ inline __attribute__((always_inline)) __m512 bound_of(const CodeTile& tile, uint
 }
 
 // Fills row_scale; returns 127 * 256 / bound of both halves, 0 where a row is zero or not finite.
-inline __attribute__((always_inline)) void scale_rows_of(CodeTile& tile, __m512 factor[2]) {
+DLLM_INLINE void scale_rows_of(CodeTile& tile, __m512 factor[2]) {
   const uint32_t n_groups = tile.half_groups ? 16 : 8;
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {
@@ -63,8 +61,7 @@ inline __attribute__((always_inline)) void scale_rows_of(CodeTile& tile, __m512 
 
 // With kUnsigned M carries 128 steps more (modulo 2^16), so the results do.
 template <bool kUnsigned>
-inline __attribute__((always_inline)) GroupScale group_scale(const CodeTile& tile, uint32_t group,
-                                                             const __m512 factor[2]) {
+DLLM_INLINE GroupScale group_scale(const CodeTile& tile, uint32_t group, const __m512 factor[2]) {
   constexpr float kRounding = 128.0f + (kUnsigned ? 32768.0f : 0.0f);
   GroupScale out;
 #pragma GCC unroll 2
@@ -127,9 +124,8 @@ void requantise_q4_k(const uint8_t* block, CodeTile& tile) {
 
 // Q6_K likewise: four bits of a code in one field, two in another. `kQuarter` of 128 inputs.
 template <bool kUnsigned, int kQuarter>
-inline __attribute__((always_inline)) void requantise_q6_k_quarter(const uint8_t* block, uint32_t n,
-                                                                   const __m512 factor[2],
-                                                                   CodeTile& tile) {
+DLLM_INLINE void requantise_q6_k_quarter(const uint8_t* block, uint32_t n, const __m512 factor[2],
+                                         CodeTile& tile) {
   const __m512i low_bits = _mm512_set1_epi16(0x0F0F);
   const __m512i code_bits = _mm512_set1_epi16(0x003F);
   for (uint32_t unit = 0; unit < 8; unit += 4) {

@@ -14,8 +14,6 @@ namespace {
 
 #include "fast_avx512.inl"
 
-#define DLLM_INLINE inline __attribute__((always_inline))
-
 constexpr uint32_t kMostRows = 12;
 
 DLLM_INLINE __m512i broadcast4(const int8_t* p) {

@@ -13,6 +13,9 @@
 
 #include <stdint.h>
 
+/// A step of a kernel: with a call in its place the registers of the loop around it would spill.
+#define DLLM_INLINE inline __attribute__((always_inline))
+
 namespace dllm::cpu {
 
 /// Weight rows (outputs) that are unpacked and multiplied together.

@@ -7,14 +7,11 @@
 namespace dllm::cpu {
 namespace {
 
+#include "codes_avx2.inl"
 #include "half.inl"
 #include "row_math.inl"
-#include "unpack.inl"
-
-#define DLLM_INLINE inline __attribute__((always_inline))
-
-#include "codes_avx2.inl"
 #include "signed_codes_avx2.inl"
+#include "unpack.inl"
 
 // Offset in the GGUF block of the super-block's scale d: scale = d * integer. No such type: none.
 constexpr uint32_t kNoSuperScale = ~0u;

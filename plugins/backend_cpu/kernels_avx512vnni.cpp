@@ -17,8 +17,6 @@ namespace {
 #include "row_math.inl"
 #include "unpack.inl"
 
-#define DLLM_INLINE inline __attribute__((always_inline))
-
 // vpdpbusd takes unsigned codes: signed ones get 128 added and a minimum of -128 scales.
 void make_unsigned(CodeTile& tile) {
   for (uint32_t k = 0; k < tile.n_groups32 * 8; ++k)

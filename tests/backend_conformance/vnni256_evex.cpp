@@ -6,8 +6,6 @@
 namespace dllm::cpu::test {
 namespace {
 
-#define DLLM_INLINE inline __attribute__((always_inline))
-
 #include "half.inl"
 #include "row_math.inl"
 #include "unpack.inl"
