@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "dllm/dtype.hpp"
+#include "dllm/quant_blocks.hpp"
 
 namespace dllm::cuda {
 
@@ -46,13 +47,13 @@ __host__ __device__ constexpr int block_cols(DType dtype) {
     case DType::q5_k:
     case DType::q6_k:
     case DType::iq4_xs:
-      return 256;
+      return kQuantBlockK;
     case DType::f32:
     case DType::f16:
     case DType::bf16:
       return 1;
     default:
-      return 32;
+      return kQuantBlock;
   }
 }
 
@@ -64,28 +65,29 @@ __host__ __device__ constexpr int block_bytes(DType dtype) {
     case DType::bf16:
       return 2;
     case DType::q4_0:
-    case DType::iq4_nl:
-      return 18;
+      return sizeof(BlockQ4_0);
     case DType::q4_1:
-      return 20;
+      return sizeof(BlockQ4_1);
     case DType::q5_0:
-      return 22;
+      return sizeof(BlockQ5_0);
     case DType::q5_1:
-      return 24;
+      return sizeof(BlockQ5_1);
     case DType::q8_0:
-      return 34;
+      return sizeof(BlockQ8_0);
     case DType::q2_k:
-      return 84;
+      return sizeof(BlockQ2K);
     case DType::q3_k:
-      return 110;
+      return sizeof(BlockQ3K);
     case DType::q4_k:
-      return 144;
+      return sizeof(BlockQ4K);
     case DType::q5_k:
-      return 176;
+      return sizeof(BlockQ5K);
     case DType::q6_k:
-      return 210;
+      return sizeof(BlockQ6K);
+    case DType::iq4_nl:
+      return sizeof(BlockIq4Nl);
     case DType::iq4_xs:
-      return 136;
+      return sizeof(BlockIq4Xs);
     default:
       return 0;
   }

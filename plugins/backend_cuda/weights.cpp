@@ -42,11 +42,11 @@ Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
     staging.raw = DeviceMemory();
     staging.raw = DeviceMemory(sizes.buffer_bytes, "upload buffer");
   }
-  if (staging.largest.bytes() == 0)
-    staging.largest = DeviceMemory(sizeof(WeightRange), "upload buffer");
+  if (staging.range.bytes() == 0)
+    staging.range = DeviceMemory(sizeof(WeightRange), "upload buffer");
   const std::byte* source = file.data(tensor).data();
   auto* raw = staging.raw.as<std::uint8_t>();
-  auto* range = staging.largest.as<WeightRange>();
+  auto* range = staging.range.as<WeightRange>();
   const auto upload = [&](std::uint32_t first, std::uint32_t count) {
     cuda_check(cudaMemcpyAsync(raw, source + first * stride, count * stride, cudaMemcpyHostToDevice,
                                stream),

@@ -20,7 +20,7 @@ namespace dllm::cuda {
 /// Staging for uploads: a device copy of a piece of raw rows. Lives while weights are imported.
 struct Staging {
   DeviceMemory raw;
-  DeviceMemory largest;  // a WeightRange
+  DeviceMemory range;  // a WeightRange
 };
 
 class Matrix final : public Weight {
