@@ -190,6 +190,30 @@ TEST_F(CudaLinearTiles, ManyRowsGiveWhatFewGive) {
   }
 }
 
+// A block's ring of stages goes round several times: every stage is filled again while others are
+// read. Small, so that racecheck is through with it in seconds.
+TEST_F(CudaLinearTiles, StagesAreFilledAgain) {
+  constexpr std::uint32_t kIn = 4096;
+  constexpr std::uint32_t kOut = 64;
+  constexpr std::uint32_t kRows = 160;
+  const auto values = random_floats(std::size_t{kRows} * kIn, 5, 3);
+  const Rows x_rows = to_rows(values, kIn);
+  const auto x = fill(values, kIn);
+  const auto out = backend().make_buffer(kRows, kOut);
+  for (const DType type : {DType::q4_k, DType::q6_k, DType::q8_0, DType::f16}) {
+    SCOPED_TRACE(std::string(dtype_name(type)));
+    WeightFile file;
+    file.add("w", type, kOut, kIn, 1);
+    const auto w = file.import_to(backend(), "w");
+    const std::vector<Projection> projections = {{w.get(), nullptr, out->rows(kRows)}};
+    backend().norm_linear(x->rows(kRows), nullptr, 0, projections);
+    const auto got = read(out->rows(kRows));
+    const Rows want = oracle_linear(file.decoded("w"), x_rows);
+    expect_near(got, want, half_tolerance(file.decoded("w"), x_rows));
+    EXPECT_LT(relative_error(got, want), kMeanError);
+  }
+}
+
 class CudaLinearRange : public CudaTest {};
 
 // A long row of gate and of up: most products are far below the bound that their scale is made from

@@ -1,6 +1,6 @@
 // Times of whole denoising steps on a GPU: forward, head on every row, greedy statistics. As JSON.
 //
-//   gpu_steps MODEL.gguf PLUGIN_FOLDER [BACKEND] > steps.json
+//   gpu_steps MODEL.gguf PLUGIN_FOLDER [BACKEND [OPTION=VALUE ...]] > steps.json
 //
 // A step is timed by the host's clock around Model::forward_stats(), which returns when the
 // statistics are there; median of 15 after 3 warm-ups. Stage times come from a run of their own,
@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -113,15 +114,17 @@ nlohmann::json measure(Model& model, Backend& backend, std::uint32_t n_sequences
   return out;
 }
 
+using Settings = std::map<std::string, std::string, std::less<>>;
+
 nlohmann::json report(const std::string& path, const std::string& plugins,
-                      const std::string& backend_id) {
+                      const std::string& backend_id, const Settings& settings) {
   const Log log;
   PluginRegistry registry(log);
   const std::array<std::filesystem::path, 1> folders = {plugins};
   registry.scan(folders);
   const PluginRecord& record = registry.require(PluginKind::backend, backend_id);
   const auto backend =
-      record.backend->create(check_options(record.backend->options(), {}, backend_id), log);
+      record.backend->create(check_options(record.backend->options(), settings, backend_id), log);
   const auto file = GgufFile::open(path);
   const auto begin = Clock::now();
   const auto model = registry.require_model(file->get_string("general.architecture"))
@@ -129,6 +132,7 @@ nlohmann::json report(const std::string& path, const std::string& plugins,
   nlohmann::json out = {{"model", std::filesystem::path(path).filename().string()},
                         {"architecture", model->info().architecture},
                         {"device", backend->device().name},
+                        {"options", settings},
                         {"load_ms", ms_since(begin)},
                         {"steps", nlohmann::json::array()}};
   for (const auto& [n_sequences, length] : std::array<std::array<std::uint32_t, 2>, 6>{
@@ -137,15 +141,30 @@ nlohmann::json report(const std::string& path, const std::string& plugins,
   return out;
 }
 
+Settings settings_of(int argc, char** argv) {
+  Settings settings;
+  for (int i = 4; i < argc; ++i) {
+    const std::string setting = argv[i];
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos) throw std::invalid_argument(setting + " is no OPTION=VALUE");
+    settings[setting.substr(0, equals)] = setting.substr(equals + 1);
+  }
+  return settings;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: gpu_steps MODEL.gguf PLUGIN_FOLDER [BACKEND]\n");
+    std::fprintf(stderr,
+                 "usage: gpu_steps MODEL.gguf PLUGIN_FOLDER [BACKEND [OPTION=VALUE ...]]\n");
     return 2;
   }
   try {
-    std::printf("%s\n", report(argv[1], argv[2], argc > 3 ? argv[3] : "cuda").dump(1).c_str());
+    std::printf("%s\n",
+                report(argv[1], argv[2], argc > 3 ? argv[3] : "cuda", settings_of(argc, argv))
+                    .dump(1)
+                    .c_str());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -8,6 +8,9 @@ commit, the driver, the GPU, what each test did, load and step times by canvas w
 (gpu_steps), and what `dllm run -n 128 --steps 32` reports. On request:
 
   --sanitizer NAME   (repeatable) the tests under compute-sanitizer, --shards of them at once
+  --raw-logits       whole logits against the statistics of the same rows (tests/samplers/raw_logits_run_test.py)
+  --set OPTION=VALUE (repeatable) steps and runs once more with that option of the backend
+  --peer NAME=COMMAND  another runtime's times beside ours: COMMAND, with {model}, writes JSON lines
   --greedy           greedy texts of the demo models against the CPU's (greedy.py)
   --accuracy         errors of the logits against float64 (tests/peers/accuracy.py); another runtime beside
                      ours with --runtime 'NAME=COMMAND'
@@ -30,7 +33,7 @@ from greedy import compare_texts
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ["dllm", "backend_cuda_test", "gpu_steps", "backend_cuda", "backend_cpu", "model_llada",
-           "model_dream", "sampler_llada", "sampler_dream"]
+           "model_dream", "sampler_llada", "sampler_dream", "sampler_nsigma", "raw_logits_witness"]
 
 
 def run(command, timeout, **options):
@@ -69,14 +72,14 @@ def why_not(error):
     return f"could not start: {error.strerror}"
 
 
-def shard(build, sanitizer, timeout, gtest_filter, index, count):
+def shard(build, sanitizer, timeout, gtest_filter, index, count, tool):
     """One of `count` parts of the tests: its exit status, the sanitizer's summary, gtest's report."""
     out = Path("/tmp") / f"report-tests-{os.getpid()}-{sanitizer or 'plain'}-{index}.json"
     out.unlink(missing_ok=True)
     command = [build / "tests" / "backend_cuda_test", f"--gtest_output=json:{out}",
                f"--gtest_filter={gtest_filter}"]
     if sanitizer:
-        command = ["compute-sanitizer", f"--tool={sanitizer}", "--error-exitcode=99", *command]
+        command = [tool, f"--tool={sanitizer}", "--error-exitcode=99", *command]
     environment = os.environ | {"GTEST_TOTAL_SHARDS": str(count), "GTEST_SHARD_INDEX": str(index)}
     begin = time.monotonic()
     try:
@@ -84,7 +87,7 @@ def shard(build, sanitizer, timeout, gtest_filter, index, count):
                               timeout=timeout, env=environment)
         code, text = done.returncode, done.stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        code, text = why_not(error), ""
+        code, text = why_not(error), (getattr(error, "stdout", None) or b"").decode(errors="replace")
     lines = [line.strip("= \n") for line in text.splitlines() if line.startswith("=====")]
     summary = [line for line in lines if "SUMMARY" in line]
     findings = [line for line in lines if line.startswith(("Error:", "Warning:", "Invalid"))]
@@ -93,10 +96,10 @@ def shard(build, sanitizer, timeout, gtest_filter, index, count):
             "suites": json.loads(out.read_text())["testsuites"] if out.exists() else []}
 
 
-def tests(build, sanitizer, timeout, gtest_filter, count=1):
+def tests(build, sanitizer, timeout, gtest_filter, count=1, tool="compute-sanitizer"):
     """Counts, and the names of what failed or was skipped."""
     with ThreadPoolExecutor(count) as pool:
-        shards = list(pool.map(lambda index: shard(build, sanitizer, timeout, gtest_filter, index, count),
+        shards = list(pool.map(lambda index: shard(build, sanitizer, timeout, gtest_filter, index, count, tool),
                                range(count)))
     cases = [(f"{suite['name']}.{case['name']}", case) for each in shards for suite in each["suites"]
              for case in suite["testsuite"]]
@@ -108,6 +111,8 @@ def tests(build, sanitizer, timeout, gtest_filter, count=1):
               "skipped": [name for name, case in cases if case.get("result") == "SKIPPED"]}
     if sanitizer:
         result["summaries"] = [each["summary"] for each in shards]
+        version = run([tool, "--version"], 30)
+        result["tool"] = version.strip().splitlines()[-1] if version else None
         result["findings"] = list(dict.fromkeys(line for each in shards for line in each["findings"]))
     return result
 
@@ -125,8 +130,9 @@ def accuracy(build, runtimes, jobs, models=(), types=""):
     return None if text is None else json.loads(text)
 
 
-def generation(build, model):
-    text = run([build / "bin" / "dllm", "run", "-m", model, "--backend", "cuda", "-n", "128",
+def generation(build, model, settings):
+    options = [part for each in settings for part in ("--backend-set", each)]
+    text = run([build / "bin" / "dllm", "run", "-m", model, "--backend", "cuda", *options, "-n", "128",
                 "--steps", "32", "-p", "Why is the sky blue?", "-s", "1", "--json"], 120)
     if text is None:
         return None
@@ -134,9 +140,36 @@ def generation(build, model):
     return {key: answer.get(key) for key in ("timings_ms", "tokens_per_second", "steps", "forwards", "device")}
 
 
-def steps(build, model):
-    text = run([build / "tests" / "gpu_steps", model, build / "lib" / "dllm" / "plugins"], 180)
+def steps(build, model, settings):
+    text = run([build / "tests" / "gpu_steps", model, build / "lib" / "dllm" / "plugins", "cuda", *settings], 180)
     return None if text is None else json.loads(text)
+
+
+def peer(command, model):
+    """What another runtime writes of its own times, a JSON object a line."""
+    text = run(["sh", "-c", command.format(model=model)], 180)
+    return None if text is None else [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def measure(build, model, settings, peers):
+    """Times of one model: ours, others' right after them, ours with other settings."""
+    result = {"steps": steps(build, model, []), "run": generation(build, model, [])}
+    for name, _, command in (each.partition("=") for each in peers):
+        result.setdefault("peers", {})[name] = peer(command, model)
+    for each in settings:
+        result.setdefault("with", {})[each] = {"steps": steps(build, model, [each]),
+                                               "run": generation(build, model, [each])}
+    return result
+
+
+def raw_logits(build):
+    """The last line of the test's own report: OK, or what failed."""
+    folders = build / "tests" / "raw_logits_plugins", build / "tests" / "example_plugins"
+    done = subprocess.run([sys.executable, ROOT / "tests" / "samplers" / "raw_logits_run_test.py", *folders, "cuda"],
+                          capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"DLLM_BINARY": str(build / "bin" / "dllm"),
+                                            "PYTHONPATH": str(ROOT / "tests" / "support")})
+    return {"exit": done.returncode, "says": done.stderr.strip().splitlines()[-1]}
 
 
 def main():
@@ -149,8 +182,12 @@ def main():
     parser.add_argument("--commit", help="where the build comes from, if not from this checkout")
     parser.add_argument("--sanitizer", action="append", default=[],
                         choices=["memcheck", "racecheck", "synccheck", "initcheck"])
+    parser.add_argument("--sanitizer-program", default="compute-sanitizer", metavar="FILE")
     parser.add_argument("--shards", type=int, default=4, help="parts of a sanitizer's run, side by side")
     parser.add_argument("--no-tests", action="store_true")
+    parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--raw-logits", action="store_true")
     parser.add_argument("--greedy", action="store_true")
     parser.add_argument("--accuracy", action="store_true")
     parser.add_argument("--types", default="", help="of --accuracy: Q4_K,F16; all without it")
@@ -167,8 +204,9 @@ def main():
               **({"commit": args.commit} if args.commit else commit()), **machine()}
     if not args.no_tests:
         result["tests"] = tests(args.build, None, args.timeout, args.filter)
-        result["models"] = [{"steps": steps(args.build, model), "run": generation(args.build, model)}
-                            for model in args.model]
+        result["models"] = [measure(args.build, model, args.set, args.peer) for model in args.model]
+    if args.raw_logits:
+        result["raw_logits"] = raw_logits(args.build)
     if args.greedy:
         result["greedy"] = compare_texts(str(args.build / "bin" / "dllm"))
     if args.accuracy:
@@ -178,9 +216,10 @@ def main():
     for tool in args.sanitizer:
         # The tools allocate device memory, which this test would count.
         apart = "-CudaFaults.RoomIsWhatUploadingTakes" if "-" not in args.filter else ""
-        result[tool] = tests(args.build, tool, args.timeout, args.filter + apart, args.shards)
+        result[tool] = tests(args.build, tool, args.timeout, args.filter + apart, args.shards,
+                             args.sanitizer_program)
     args.out.write_text(json.dumps(result, indent=1) + "\n")
-    bad = [name for name in ("tests", *args.sanitizer)
+    bad = [name for name in ("tests", "raw_logits", *args.sanitizer)
            if name in result and result[name]["exit"] != 0]
     print(f"{args.out}: " + (f"failed: {', '.join(bad)}" if bad else "all passed"))
     return 1 if bad else 0

@@ -1,6 +1,8 @@
 """Whole logits (dllm.raw_logits/1) in real runs: the logits of the rows that were asked for, as the statistics have them.
 
-usage: raw_logits_run_test.py WITNESS_FOLDER EXAMPLE_FOLDER
+usage: raw_logits_run_test.py WITNESS_FOLDER EXAMPLE_FOLDER [BACKEND]
+
+Skipped, with the reason, where BACKEND cannot run.
 """
 
 import json
@@ -13,11 +15,16 @@ import unittest
 from make_tiny_gguf import TinyModel, write_tiny_model
 
 WITNESS, EXAMPLES = sys.argv[1:3]
+BACKEND = sys.argv[3] if len(sys.argv) > 3 else "cpu"
 
 
 class RawLogits(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        devices = cls.dllm("run", "--list-devices").stdout.splitlines()
+        usable = [line for line in devices if line.startswith(BACKEND) and "not usable" not in line]
+        if not usable:
+            raise unittest.SkipTest(f"no device of backend {BACKEND}: " + "; ".join(devices))
         cls.folder = tempfile.TemporaryDirectory()
         cls.models = {}
         for arch in ("llada", "dream"):
@@ -28,10 +35,11 @@ class RawLogits(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def dllm(self, *arguments):
+    @staticmethod
+    def dllm(*arguments):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("DLLM_")}
         return subprocess.run([os.environ["DLLM_BINARY"], *arguments], capture_output=True, text=True, timeout=300,
-                              check=False, env={**clean, "HOME": "/"})
+                              check=False, env={**clean, "HOME": "/", "DLLM_BACKEND": BACKEND})
 
     def run_json(self, arch, folder, sampler, *arguments):
         result = self.dllm("run", "-m", self.models[arch], "-p", "Hi", "-n", "11", "--seed", "3", "--json",
