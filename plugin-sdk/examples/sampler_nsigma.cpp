@@ -2,8 +2,13 @@
 // whose logit lies within n standard deviations, taken over the whole vocabulary, of the largest.
 // No statistic says that deviation, so this rule takes the whole logits: the extension
 // "dllm.raw_logits/1". The most probable candidates are committed first.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "dllm_sdk/sampler.hpp"
@@ -64,18 +69,22 @@ class NSigmaRun final : public Run {
     return id != settings_.mask_id && !(logit == -std::numeric_limits<float>::infinity());
   }
 
+  [[noreturn]] static void refuse(std::uint32_t position, const char* fact) {
+    throw std::runtime_error("position " + std::to_string(position) + " " + fact);
+  }
+
   Candidate choose(const float* logits, std::uint32_t step, std::uint32_t position) const {
     double sum = 0, squares = 0, most = -std::numeric_limits<double>::infinity();
     std::size_t count = 0;
     const auto n_tokens = static_cast<std::int32_t>(settings_.n_tokens);
     for (std::int32_t id = 0; id < n_tokens; ++id) {
       if (!counts(id, logits[id])) continue;
-      if (!std::isfinite(logits[id])) throw std::runtime_error("a logit is not a number");
+      if (!std::isfinite(logits[id])) refuse(position, "has a logit that is not finite");
       const double l = logits[id];
       sum += l, squares += l * l, ++count;
       most = std::max(most, l);
     }
-    if (count == 0) throw std::runtime_error("a row has no token: every logit is -inf");
+    if (count == 0) refuse(position, "has no token: every logit is -inf");
     const double mean = sum / static_cast<double>(count);
     const double deviation =
         std::sqrt(std::max(0.0, squares / static_cast<double>(count) - mean * mean));
