@@ -2,9 +2,9 @@
 // into the program of every backend; each program says what its subjects are (cpu_subjects.cpp
 // here, cuda_support.cpp in tests/backend_cuda).
 //
-//   class Op : public SubjectsTest {};
-//   TEST_F(Op, ...) { for (const Subject& subject : subjects()) { auto backend = subject.make();
-//   ... } }
+//   class RmsNorm : public SubjectsTest {};
+//   TEST_F(RmsNorm, AgreesWithTheOracle) {
+//     for (const Subject& subject : subjects()) { const auto backend = subject.make(); ... }
 #pragma once
 
 #include <gtest/gtest.h>

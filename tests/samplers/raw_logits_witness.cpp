@@ -2,6 +2,11 @@
 // what it asked for by the SDK's definitions, in double, and ends the run where they differ.
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "dllm_sdk/row_statistics.hpp"
 #include "dllm_sdk/sampler.hpp"

@@ -49,8 +49,8 @@ std::string without_dashes(std::string_view typed) {
 // Dashes are no letters: "-c" is not near to "-m", and "-steps" is "--steps".
 std::string nearest_spelling(Command command, const std::string& typed) {
   const std::vector<std::string> spellings = all_spellings(command);
-  std::vector<std::string> names;
-  for (const std::string& spelling : spellings) names.push_back(without_dashes(spelling));
+  std::vector<std::string> names(spellings.size());
+  std::ranges::transform(spellings, names.begin(), without_dashes);
   const std::string near = nearest_match(without_dashes(typed), names);
   const auto at = std::ranges::find(names, near);
   return at == names.end() ? "" : spellings[static_cast<std::size_t>(at - names.begin())];
