@@ -8,24 +8,19 @@
 #include <vector>
 
 #include "dllm/error.hpp"
+#include "error_of.hpp"
 
 namespace dllm::cli {
 
 inline void expect_refusal(const std::function<void()>& call,
                            const std::vector<std::string>& parts) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(ErrorCode::bad_usage))
-        << error.what();
-    EXPECT_FALSE(error.fix().empty()) << error.what();
-    for (const std::string& part : parts) {
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
-          << "'" << part << "' is not in: " << error.what();
-    }
-    return;
+  const Error error = test::error_of(call);
+  EXPECT_EQ(error.code(), ErrorCode::bad_usage) << error.what();
+  EXPECT_FALSE(error.fix().empty()) << error.what();
+  for (const std::string& part : parts) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+        << "'" << part << "' is not in: " << error.what();
   }
-  ADD_FAILURE() << "not refused; expected a message with '" << parts.front() << "'";
 }
 
 }  // namespace dllm::cli

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "error_of.hpp"
 #include "script_sampler.hpp"
 
 namespace dllm::test {
@@ -175,13 +176,9 @@ TEST(Engine, CanvasEqualToTheContextFitsAndOneMoreIsRefusedWithBothNumbers) {
   std::vector<std::int32_t> ids(64, kM);
   EXPECT_EQ(check_request(request_of(ids, sampler), model.info()), 64u);
   ids.push_back(kM);
-  try {
-    engine.add(request_of(ids, sampler));
-    FAIL() << "65 positions were taken by a context of 64";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::bad_usage);
-    EXPECT_THAT(error.what(), HasSubstr("65 positions, the context has 64"));
-  }
+  const Error error = error_of([&] { engine.add(request_of(ids, sampler)); });
+  EXPECT_EQ(error.code(), ErrorCode::bad_usage);
+  EXPECT_THAT(error.what(), HasSubstr("65 positions, the context has 64"));
 }
 
 TEST(Engine, NonFiniteLogitsEndTheSequenceNamingThePosition) {

@@ -12,6 +12,7 @@
 
 #include "dllm/error.hpp"
 #include "dllm/gguf.hpp"
+#include "error_of.hpp"
 #include "temporary_files.hpp"
 
 namespace dllm {
@@ -42,29 +43,21 @@ class BrokenFile : public testing::TestWithParam<Broken> {
 };
 
 TEST_P(BrokenFile, IsRefusedInOneLineThatNamesTheFault) {
-  try {
-    GgufFile::open(path());
-    FAIL() << "the file was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::bad_file);
-    const std::string message = error.what();
-    for (const std::string& part : GetParam().says) EXPECT_THAT(message, testing::HasSubstr(part));
-    EXPECT_THAT(message, testing::HasSubstr(GetParam().name + ".gguf"));
-    EXPECT_THAT(message, testing::Not(testing::HasSubstr("\n")));
-    EXPECT_FALSE(error.fix().empty());
-  }
+  const Error error = test::error_of([&] { GgufFile::open(path()); });
+  EXPECT_EQ(error.code(), ErrorCode::bad_file);
+  const std::string message = error.what();
+  for (const std::string& part : GetParam().says) EXPECT_THAT(message, testing::HasSubstr(part));
+  EXPECT_THAT(message, testing::HasSubstr(GetParam().name + ".gguf"));
+  EXPECT_THAT(message, testing::Not(testing::HasSubstr("\n")));
+  EXPECT_FALSE(error.fix().empty());
 }
 
 // The command line shows a broken file with the same error that running it gives.
 TEST_P(BrokenFile, ScansWithTheSameErrorThatOpenThrows) {
   const GgufScan scan = GgufFile::scan(path());
   ASSERT_TRUE(scan.error.has_value());
-  try {
-    GgufFile::open(path());
-    FAIL() << "the file was accepted";
-  } catch (const Error& error) {
-    EXPECT_STREQ(scan.error->what(), error.what());
-  }
+  const Error error = test::error_of([&] { GgufFile::open(path()); });
+  EXPECT_STREQ(scan.error->what(), error.what());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BrokenFile, testing::ValuesIn(all_faults()),

@@ -10,6 +10,7 @@
 
 #include "dllm/error.hpp"
 #include "dllm/gguf.hpp"
+#include "error_of.hpp"
 #include "gguf_writer.hpp"
 #include "without_root.hpp"
 
@@ -21,13 +22,7 @@ using test::GgufWriter;
 using testing::HasSubstr;
 
 std::string open_error(const std::filesystem::path& path) {
-  try {
-    GgufFile::open(path);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::bad_file);
-    return error.what();
-  }
-  return "no error";
+  return test::message_of([&] { GgufFile::open(path); }, ErrorCode::bad_file);
 }
 
 TEST(FileAccess, NamesAMissingFile) {

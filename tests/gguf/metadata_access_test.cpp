@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 
 #include "dllm/error.hpp"
 #include "dllm/gguf.hpp"
+#include "error_of.hpp"
 #include "gguf_writer.hpp"
 
 namespace dllm {
@@ -23,14 +23,9 @@ std::shared_ptr<const GgufFile> reopen(const GgufWriter& writer) {
   return GgufFile::open(dir.path() / "m.gguf");
 }
 
-std::string error_of(const std::function<void()>& action, ErrorCode code = ErrorCode::bad_file) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  return "no error";
+template <typename Action>
+std::string fault_of(const Action& action) {
+  return test::message_of(action, ErrorCode::bad_file);
 }
 
 GgufWriter one_of_each() {
@@ -96,32 +91,32 @@ TEST(Metadata, TakesIntegersOfAnyWidthWhereTheValueFits) {
 
 TEST(Metadata, NamesKeyAndValueThatDoesNotFit) {
   const auto file = reopen(one_of_each());
-  EXPECT_THAT(error_of([&] { file->get_u32("i8"); }),
+  EXPECT_THAT(fault_of([&] { file->get_u32("i8"); }),
               AllOf(HasSubstr("\"i8\" is -128"), HasSubstr("0 to 4294967295")));
-  EXPECT_THAT(error_of([&] { file->get_u32("u64"); }),
+  EXPECT_THAT(fault_of([&] { file->get_u32("u64"); }),
               HasSubstr("\"u64\" is 18446744073709551615"));
-  EXPECT_THAT(error_of([&] { file->get_u32("i64"); }),
+  EXPECT_THAT(fault_of([&] { file->get_u32("i64"); }),
               HasSubstr("\"i64\" is -9223372036854775808"));
 }
 
 TEST(Metadata, NamesKeyAndBothTypesWhenTheKindDiffers) {
   const auto file = reopen(one_of_each());
-  EXPECT_THAT(error_of([&] { file->get_u32("f32"); }),
+  EXPECT_THAT(fault_of([&] { file->get_u32("f32"); }),
               AllOf(HasSubstr("\"f32\" is of type f32"), HasSubstr("expected an integer")));
-  EXPECT_THAT(error_of([&] { file->get_u32("yes"); }), HasSubstr("of type bool"));
-  EXPECT_THAT(error_of([&] { file->get_u32("strings"); }), HasSubstr("array of string"));
-  EXPECT_THAT(error_of([&] { file->get_float("u32"); }), HasSubstr("floating-point"));
-  EXPECT_THAT(error_of([&] { file->find_bool("u8"); }), HasSubstr("expected a bool"));
-  EXPECT_THAT(error_of([&] { file->get_string("f64"); }), HasSubstr("expected a string"));
-  EXPECT_THAT(error_of([&] { file->find_array("text"); }), HasSubstr("expected an array"));
+  EXPECT_THAT(fault_of([&] { file->get_u32("yes"); }), HasSubstr("of type bool"));
+  EXPECT_THAT(fault_of([&] { file->get_u32("strings"); }), HasSubstr("array of string"));
+  EXPECT_THAT(fault_of([&] { file->get_float("u32"); }), HasSubstr("floating-point"));
+  EXPECT_THAT(fault_of([&] { file->find_bool("u8"); }), HasSubstr("expected a bool"));
+  EXPECT_THAT(fault_of([&] { file->get_string("f64"); }), HasSubstr("expected a string"));
+  EXPECT_THAT(fault_of([&] { file->find_array("text"); }), HasSubstr("expected an array"));
 }
 
 TEST(Metadata, NamesAMissingKey) {
   const auto file = reopen(one_of_each());
-  EXPECT_THAT(error_of([&] { file->get_u32("llada.block_count"); }),
+  EXPECT_THAT(fault_of([&] { file->get_u32("llada.block_count"); }),
               AllOf(HasSubstr("\"llada.block_count\" is missing"), HasSubstr("m.gguf")));
-  EXPECT_THAT(error_of([&] { file->get_float("x"); }), HasSubstr("\"x\" is missing"));
-  EXPECT_THAT(error_of([&] { file->get_string("x"); }), HasSubstr("\"x\" is missing"));
+  EXPECT_THAT(fault_of([&] { file->get_float("x"); }), HasSubstr("\"x\" is missing"));
+  EXPECT_THAT(fault_of([&] { file->get_string("x"); }), HasSubstr("\"x\" is missing"));
   EXPECT_EQ(file->find_u32("x"), std::nullopt);
   EXPECT_EQ(file->find_float("x"), std::nullopt);
   EXPECT_EQ(file->find_bool("x"), std::nullopt);
@@ -137,14 +132,14 @@ TEST(Metadata, TakesAPerLayerArrayOfEqualValuesAsOne) {
   EXPECT_EQ(file->find_u32_or_uniform_array("scalar", 3), 8U);
   EXPECT_EQ(file->find_u32_or_uniform_array("equal", 3), 8U);
   EXPECT_EQ(file->find_u32_or_uniform_array("absent", 3), std::nullopt);
-  EXPECT_THAT(error_of([&] { file->find_u32_or_uniform_array("equal", 2); }),
+  EXPECT_THAT(fault_of([&] { file->find_u32_or_uniform_array("equal", 2); }),
               AllOf(HasSubstr("array of 3"), HasSubstr("expected 2")));
-  EXPECT_THAT(
-      error_of([&] { file->find_u32_or_uniform_array("varies", 3); }, ErrorCode::unsupported),
-      AllOf(HasSubstr("8 in layer 0"), HasSubstr("4 in layer 2")));
-  EXPECT_THAT(error_of([&] { file->find_u32_or_uniform_array("floats", 3); }),
+  EXPECT_THAT(test::message_of([&] { file->find_u32_or_uniform_array("varies", 3); },
+                               ErrorCode::unsupported),
+              AllOf(HasSubstr("8 in layer 0"), HasSubstr("4 in layer 2")));
+  EXPECT_THAT(fault_of([&] { file->find_u32_or_uniform_array("floats", 3); }),
               HasSubstr("array of f32"));
-  EXPECT_THAT(error_of([&] { file->find_u32_or_uniform_array("negative", 3); }),
+  EXPECT_THAT(fault_of([&] { file->find_u32_or_uniform_array("negative", 3); }),
               HasSubstr("is -1"));
 }
 

@@ -7,6 +7,7 @@
 
 #include "dllm/error.hpp"
 #include "dllm/gguf.hpp"
+#include "error_of.hpp"
 #include "gguf_writer.hpp"
 
 namespace dllm {
@@ -48,13 +49,7 @@ class SplitFile : public testing::Test {
   }
 
   std::string error_of(const std::filesystem::path& path) const {
-    try {
-      GgufFile::open(path);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::bad_file);
-      return error.what();
-    }
-    return "no error";
+    return test::message_of([&] { GgufFile::open(path); }, ErrorCode::bad_file);
   }
 
   test::TemporaryDirectory dir_;

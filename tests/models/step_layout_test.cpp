@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "dllm/error.hpp"
+#include "error_of.hpp"
 
 namespace dllm::model_common {
 namespace {
@@ -40,13 +41,7 @@ class StepLayoutTest : public ::testing::Test {
         {.max_tokens = 20, .max_score_rows = 8, .max_sequences = 3, .max_sequence_length = 10});
   }
   std::string failure(const Pack& pack, ErrorCode code) {
-    try {
-      layout.build(pack.batch(), info);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), code);
-      return error.what();
-    }
-    return "no error";
+    return test::message_of([&] { layout.build(pack.batch(), info); }, code);
   }
 
   ModelInfo info;

@@ -3,23 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "dllm/error.hpp"
+#include "error_of.hpp"
 #include "plugin_folder.hpp"
 
 namespace dllm::test {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Call>
-Error error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return Error(ErrorCode::internal, "nothing was thrown");
-}
 
 TEST(RequirePlugin, SaysWhatThereIsAndTheNearestMatch) {
   PluginFolder folder;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "dllm/error.hpp"
+#include "error_of.hpp"
 #include "plugin_folder.hpp"
 
 namespace dllm::test {
@@ -82,14 +83,10 @@ TEST(PluginFolders, AMissingOneThatWasAskedForIsBadUsage) {
   write_file(t.path() / "file", "x");
   for (const char* name : {"missing", "file"}) {
     const std::vector<fs::path> extra = {t.path() / name};
-    try {
-      default_plugin_folders(extra);
-      FAIL() << name << " was taken";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::bad_usage);
-      EXPECT_THAT(error.fact(), HasSubstr((t.path() / name).string()));
-      EXPECT_EQ(error.where(), "--plugin-dir");
-    }
+    const Error error = error_of([&] { default_plugin_folders(extra); });
+    EXPECT_EQ(error.code(), ErrorCode::bad_usage);
+    EXPECT_THAT(error.fact(), HasSubstr((t.path() / name).string()));
+    EXPECT_EQ(error.where(), "--plugin-dir");
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "dllm/error.hpp"
 #include "dllm/sampler.hpp"
+#include "error_of.hpp"
 
 // The opaque handles of this test's sampler.
 struct dllm_sampler {
@@ -62,16 +63,12 @@ class SamplerBoundary : public testing::Test {
   }
   // What creating, starting, planning and applying in turn throws.
   Error failure() {
-    try {
+    return error_of([&] {
       const auto sampler = make();
       SamplerRun run = sampler->start(canvas, 1);
       run.plan(canvas);
       run.apply(canvas, {});
-    } catch (const Error& error) {
-      return error;
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return Error(ErrorCode::internal, "nothing was thrown");
+    });
   }
 
   dllm_sampler_v1 table{};

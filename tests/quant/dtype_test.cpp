@@ -8,6 +8,7 @@
 
 #include "dllm/error.hpp"
 #include "dllm/quant.hpp"
+#include "error_of.hpp"
 
 namespace dllm {
 namespace {
@@ -53,14 +54,10 @@ TEST(DecodeRow, NamesATypeWithoutDecoder) {
   std::vector<std::byte> bytes(66);
   std::vector<float> out(256);
   EXPECT_FALSE(can_decode(DType::iq2_xxs));
-  try {
-    decode_row(DType::iq2_xxs, bytes, out);
-    FAIL() << "IQ2_XXS was decoded";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::unsupported);
-    EXPECT_THAT(error.what(), testing::HasSubstr("IQ2_XXS"));
-    EXPECT_THAT(error.fix(), testing::HasSubstr("Q4_K"));
-  }
+  const Error error = test::error_of([&] { decode_row(DType::iq2_xxs, bytes, out); });
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_THAT(error.what(), testing::HasSubstr("IQ2_XXS"));
+  EXPECT_THAT(error.fix(), testing::HasSubstr("Q4_K"));
 }
 
 TEST(DecodeRow, RefusesSizesThatDisagree) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dllm/error.hpp"
+#include "error_of.hpp"
 
 namespace dllm::test {
 
@@ -14,15 +15,11 @@ namespace dllm::test {
 /// too.
 template <typename Action, typename Matcher>
 void expect_error(const Action& action, ErrorCode code, const Matcher& message) {
-  try {
-    action();
-    ADD_FAILURE() << "no error was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(std::string(error.what()), message);
-    EXPECT_FALSE(error.where().empty()) << error.what();
-    EXPECT_FALSE(error.fix().empty()) << error.what();
-  }
+  const Error error = error_of(action);
+  EXPECT_EQ(error.code(), code) << error.what();
+  EXPECT_THAT(std::string(error.what()), message);
+  EXPECT_FALSE(error.where().empty()) << error.what();
+  EXPECT_FALSE(error.fix().empty()) << error.what();
 }
 
 }  // namespace dllm::test
