@@ -191,11 +191,12 @@ namespace detail {
 
 template <typename Rule>
 bool needs_logits() {
-  constexpr ExtensionFunction extension = extension_of<Rule>(0);
-  if constexpr (extension == nullptr)
+  constexpr ExtensionFunction kExtension = extension_of<Rule>(0);
+  if constexpr (kExtension == nullptr) {
     return false;
-  else
-    return extension(DLLM_EXTENSION_RAW_LOGITS) == &kRawLogitsTable;
+  } else {
+    return kExtension(DLLM_EXTENSION_RAW_LOGITS) == &kRawLogitsTable;
+  }
 }
 
 template <typename Rule>
