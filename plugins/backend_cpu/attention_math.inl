@@ -15,6 +15,41 @@ constexpr uint32_t kTileQueries = 6;
 constexpr uint32_t kTileQueries = 2;
 #endif
 
+constexpr uint32_t kKeyBlock = 64;
+constexpr uint32_t kMostLanes = 16;  // padding of a head, whatever the instruction set
+
+uint32_t padded(uint32_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+uint32_t padded_head(uint32_t head_dim) {
+  return (head_dim + kMostLanes - 1) / kMostLanes * kMostLanes;
+}
+// Keys, then values.
+uint64_t panel_floats(uint32_t head_dim) {
+  return static_cast<uint64_t>(head_dim + padded_head(head_dim)) * kKeyBlock;
+}
+
+#include "attention_softmax.inl"
+
+// One thread's work space.
+struct AttentionScratch {
+  float* queries;  // [kQueryBlock][head_dim]
+  float* scores;   // [kQueryBlock][kKeyBlock]
+  AttentionState state;
+};
+uint64_t scratch_floats(uint32_t head_dim) {
+  return static_cast<uint64_t>(kQueryBlock) *
+         (kKeyBlock + kMostLanes + 2 * padded_head(head_dim) + 1);
+}
+AttentionScratch scratch_at(float* memory, uint32_t head_dim) {
+  AttentionScratch work;
+  work.scores = memory;
+  work.state.sums = work.scores + kQueryBlock * kKeyBlock;
+  work.queries = work.state.sums + kQueryBlock * kMostLanes;
+  work.state.out = work.queries + kQueryBlock * padded_head(head_dim);
+  work.state.max = work.state.out + kQueryBlock * padded_head(head_dim);
+  work.state.out_stride = padded(head_dim);
+  return work;
+}
+
 // c[r][j] = (kAdd ? c[r][j] : 0) + sum_k a[r][k] b[k][j], k ascending.
 template <uint32_t kRows, uint32_t kVectors, bool kAdd>
 void multiply_tile(uint32_t n_k, const float* a, uint32_t lda, const float* b, uint32_t ldb,
@@ -64,38 +99,7 @@ void multiply_strip(uint32_t n_rows, uint32_t n_k, const float* a, uint32_t lda,
                                                     c + r * ldc, ldc);
 }
 
-uint32_t padded(uint32_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
-
-#if defined(__AVX2__)
-// to[c][r] = from[r][c], 8 x 8.
-DLLM_LANES void transpose8(const float* const* from, uint32_t column, float* to, uint32_t ld) {
-  __m256 r[8], s[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(from[i] + column);
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 2) {
-    s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-    s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-  }
-#pragma GCC unroll 2
-  for (int i = 0; i < 8; i += 4) {
-    r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
-    r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xEE);
-    r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
-    r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xEE);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(to + i * ld, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-    _mm256_storeu_ps(to + (i + 4) * ld, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-  }
-}
-#else
-DLLM_LANES void transpose8(const float* const* from, uint32_t column, float* to, uint32_t ld) {
-  for (uint32_t c = 0; c < 8; ++c)
-    for (uint32_t r = 0; r < 8; ++r) to[c * ld + r] = from[r][column + c];
-}
-#endif
+#include "transpose.inl"
 
 // Keys beyond n_keys are zeros up to a whole vector.
 void pack_keys(const float* k, uint64_t stride, uint32_t n_keys, uint32_t head_dim, float* panel) {
@@ -146,35 +150,10 @@ void add_values(const AttentionQueries& in, uint32_t n_keys, const float* panel,
   for (uint32_t d = 0; d < dims; d += kStrip, panel += kKeyBlock * kStrip)
     if (dims - d >= kStrip)
       multiply_strip<kTileVectors, kAdd>(in.n_rows, n_keys, work.scores, kKeyBlock, panel, kStrip,
-                                         work.out + d, dims);
+                                         work.state.out + d, dims);
     else
       multiply_strip<1, kAdd>(in.n_rows, n_keys, work.scores, kKeyBlock, panel, kLanes,
-                              work.out + d, dims);
-}
-
-// One online-softmax step of a row: raises its maximum, replaces scores by exp(score - maximum),
-// scales what earlier keys gave and adds to the row's sums, which stay lane by lane.
-DLLM_LANES void softmax_step(float* scores, uint32_t n_keys, bool is_first, float* max, float* sums,
-                             float* out, uint32_t dims) {
-  F largest = splat(-kInfinity);
-  for (uint32_t i = 0; i < n_keys; i += kLanes)
-    largest = larger(load_at(scores, i, n_keys, -kInfinity), largest);
-  const float before = *max;
-  const float here = largest_lane(largest);
-  const float now = here > before ? here : before;
-  F total = is_first ? splat(0) : load(sums);
-  if (!is_first && now != before) {
-    const F factor = exponential(splat(before - now));
-    total = total * factor;
-    for (uint32_t d = 0; d < dims; d += kLanes) store(out + d, load(out + d) * factor);
-  }
-  for (uint32_t i = 0; i < n_keys; i += kLanes) {
-    const F e = exponential(load_at(scores, i, n_keys, -kInfinity) - now);
-    total = total + e;
-    store(scores + i, e);  // a block has room for whole vectors
-  }
-  store(sums, total);
-  *max = now;
+                              work.state.out + d, dims);
 }
 
 void load_queries(const AttentionQueries& in, const AttentionScratch& work) {
@@ -182,39 +161,32 @@ void load_queries(const AttentionQueries& in, const AttentionScratch& work) {
     float* to = work.queries + r * in.head_dim;
     for (uint32_t d = 0; d < in.head_dim; d += kLanes)
       store_at(to, d, in.head_dim, load_at(in.q + r * in.stride, d, in.head_dim, 0) * in.scale);
-    work.max[r] = -kInfinity;
+    work.state.max[r] = -kInfinity;
   }
 }
 
-// Queries that see no key get zeros.
-void store_results(const AttentionQueries& in, uint32_t n_keys, const AttentionScratch& work,
-                   float* out) {
-  const uint32_t dims = padded(in.head_dim);
-  for (uint32_t r = 0; r < in.n_rows; ++r) {
-    const float sum = n_keys == 0 ? 1.0f : sum_lanes(load(work.sums + r * kLanes));
-    const F inverse = splat(1.0f / sum);
-    for (uint32_t d = 0; d < in.head_dim; d += kLanes) {
-      const F v = n_keys == 0 ? splat(0) : load(work.out + r * dims + d) * inverse;
-      store_at(out + r * in.stride, d, in.head_dim, v);
-    }
-  }
+void pack(const AttentionKeys& from, float* panel) {
+  pack_keys(from.k, from.stride, from.n_keys, from.head_dim, panel);
+  pack_values(from.v, from.stride, from.n_keys, from.head_dim,
+              panel + static_cast<uint64_t>(from.head_dim) * kKeyBlock);
 }
 
-void attend(const AttentionQueries& in, const AttentionPanels& keys, const AttentionScratch& work,
-            float* out) {
-  const uint32_t dims = padded(in.head_dim);
+void attend(const AttentionQueries& in, const AttentionPanels& keys, float* scratch, float* out) {
+  const AttentionScratch work = scratch_at(scratch, in.head_dim);
   load_queries(in, work);
   const float* panel = keys.first;
   for (uint32_t key = 0; key < keys.n_keys; key += kKeyBlock, panel += keys.stride) {
     const uint32_t n_keys = keys.n_keys - key < kKeyBlock ? keys.n_keys - key : kKeyBlock;
     score_keys(in, n_keys, panel, work);
-    for (uint32_t r = 0; r < in.n_rows; ++r)
-      softmax_step(work.scores + r * kKeyBlock, n_keys, key == 0, &work.max[r],
-                   work.sums + r * kLanes, work.out + r * dims, dims);
+    for (uint32_t r = 0; r < in.n_rows; ++r) {
+      float* scores = work.scores + r * kKeyBlock;  // a block has room for whole vectors
+      softmax_step(scores, n_keys, key == 0, r, work.state,
+                   [&](uint32_t i, F e) { store(scores + i, e); });
+    }
     const float* values = panel + static_cast<uint64_t>(in.head_dim) * kKeyBlock;
     (key == 0 ? add_values<false> : add_values<true>)(in, n_keys, values, work);
   }
-  store_results(in, keys.n_keys, work, out);
+  store_results(in, keys.n_keys, work.state, out);
 }
 
-constexpr AttentionMath kAttention = {kLanes, pack_keys, pack_values, attend};
+constexpr AttentionMath kAttention = {kKeyBlock, panel_floats, scratch_floats, pack, attend};

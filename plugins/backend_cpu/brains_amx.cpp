@@ -7,8 +7,7 @@
 namespace dllm::cpu {
 namespace {
 
-#include "brains_avx512.inl"
-#include "vector.inl"
+#include "brains.inl"
 // Uses names of the above.
 #include "tiles_amx.inl"
 

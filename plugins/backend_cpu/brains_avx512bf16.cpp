@@ -9,7 +9,7 @@
 namespace dllm::cpu {
 namespace {
 
-#include "brains_avx512.inl"
+#include "brains.inl"
 
 constexpr uint32_t kMostRows = 12;
 

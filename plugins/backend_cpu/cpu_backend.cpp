@@ -10,17 +10,6 @@
 namespace dllm::cpu {
 namespace {
 
-// A refusal now is better than being killed half way through a load.
-void require_memory(std::uint64_t bytes, const std::string& what) {
-  if (bytes < (1u << 20)) return;
-  const std::uint64_t available = memory_facts({}).available_bytes;
-  if (bytes <= available) return;
-  throw Error(
-      ErrorCode::resource,
-      "needs " + std::to_string(bytes) + " bytes, " + std::to_string(available) + " are available",
-      what, "free memory, or use a smaller model or a shorter canvas");
-}
-
 [[noreturn]] void refuse_type(const TensorInfo& tensor) {
   throw Error(ErrorCode::unsupported,
               "the CPU backend has no decoder for type " + std::string(dtype_name(tensor.dtype)),
@@ -28,13 +17,6 @@ void require_memory(std::uint64_t bytes, const std::string& what) {
 }
 
 }  // namespace
-
-void grow(AlignedMemory& memory, std::uint64_t bytes, const char* what) {
-  if (memory.bytes() >= bytes) return;
-  require_memory(bytes, what);
-  memory = AlignedMemory();
-  memory = AlignedMemory(bytes, what);
-}
 
 const Matrix& matrix_of(const Weight& weight) {
   const auto* matrix = dynamic_cast<const Matrix*>(&weight);
@@ -86,7 +68,11 @@ CpuBackend::CpuBackend(const Isa& isa, const CpuOptions& options)
                   options.products == ProductMode::fast ? isa.brains : nullptr, options.products},
       options_(options),
       processor_(processor_name({})),
-      arena_(options.n_threads) {
+      arena_(options.n_threads),
+      attention_work_(options.products == ProductMode::fast && isa.attention
+                          ? *isa.attention
+                          : kernels_.rows.attention,
+                      options.n_threads) {
   for (unsigned i = 0; i < options.n_threads; ++i)
     scratch_.push_back(std::make_unique<ThreadScratch>());
 }
@@ -168,17 +154,11 @@ void CpuBackend::reserve(const StepLimits& limits) {
   grow(hidden_tiles_done_, (limits.ffn_cols / kBlockCols + 1) * sizeof(std::uint32_t),
        "block counters");
   reserve_accumulators(tokens);
+  for (auto& each : scratch_)
+    grow(each->row, round_up(cols, kPadCols) * sizeof(float), "row scratch");
   // A head's queries are an input of the output projection, so max_cols holds max_heads of them.
   const std::uint32_t head_dim = cols / std::max(limits.max_heads, 1u);
-  for (auto& each : scratch_) {
-    grow(each->row, round_up(cols, kPadCols) * sizeof(float), "row scratch");
-    grow(each->attention, attention_thread_floats(head_dim) * sizeof(float), "attention scratch");
-  }
-  const std::uint32_t key_blocks = limits.max_tokens / kKeyBlock + limits.max_sequences;
-  // Heads that are no whole vectors wide are padded: at most doubled.
-  grow(attention_panels_, attention_panel_floats(2 * key_blocks, 1, cols) * sizeof(float),
-       "attention panels");
-  attention_items_.reserve(std::size_t{2} * (limits.max_sequences + 1));
+  attention_work_.reserve({limits.max_tokens, limits.max_sequences, limits.max_heads, head_dim});
   for (RopeTable& each : rope_tables_) {
     each.positions.reserve(limits.max_tokens);
     grow(each.values, std::uint64_t{limits.max_tokens} * 2 * kRopeReserve * sizeof(float),

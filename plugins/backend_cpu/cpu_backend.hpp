@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arena.hpp"
+#include "attention_work.hpp"
 #include "dllm/backend.hpp"
 #include "head_rows.hpp"
 #include "isa.hpp"
@@ -65,7 +66,6 @@ struct ThreadScratch {
   TileScratch tile;
   AlignedMemory accumulators;  // two passes of tiles for every row
   AlignedMemory row;           // one padded row of activations
-  AlignedMemory attention;
   AlignedMemory head;
   std::int64_t products_ns = 0;  // of head_stats, while a profile is taken
   std::int64_t stats_ns = 0;
@@ -171,10 +171,6 @@ class CpuBackend final : public Backend {
   const float* rope_table(const IndexList& positions, const RopeParams& params);
   void fill_rope_table(RopeTable& table, std::span<const std::int32_t> positions,
                        const RopeParams& params);
-  // attention.cpp
-  std::uint64_t attention_thread_floats(std::uint32_t head_dim) const;
-  std::uint64_t attention_panel_floats(std::uint32_t n_key_blocks, std::uint32_t n_kv_heads,
-                                       std::uint32_t head_dim) const;
   // head_stats.cpp, head_filter.cpp
   void reserve_head(std::uint32_t n_rows, std::uint32_t n_vocab);
   void list_head_rows(std::span<const StatsRequest> requests, std::uint32_t n_vocab);
@@ -199,17 +195,13 @@ class CpuBackend final : public Backend {
   AlignedMemory hidden_tiles_done_;
   std::array<RopeTable, 2> rope_tables_;  // the one used last comes first
   std::vector<double> rope_frequencies_;
-  AlignedMemory attention_panels_;
-  std::vector<std::uint32_t> attention_items_;
+  AttentionWork attention_work_;
   std::vector<HeadRow> head_rows_;
   AlignedMemory head_partials_;
   AlignedMemory head_best_draws_;
   AlignedMemory head_probes_;  // logits of prob_of ids
   AlignedMemory stored_logits_;
 };
-
-/// Makes `memory` at least `bytes` long; its contents are lost when it grows.
-void grow(AlignedMemory& memory, std::uint64_t bytes, const char* what);
 
 // The concrete object behind an opaque handle.
 inline CpuBuffer& buffer_of(const TensorView& view) {

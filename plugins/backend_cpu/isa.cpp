@@ -73,11 +73,12 @@ std::vector<Isa> find_isas() {
   const Kernels* avx512 = avx512vnni_kernels();
   const BrainKernels* brains = has_avx512bf16() ? avx512bf16_brains() : nullptr;
   const BrainKernels* amx_or_brains = has_amx_bf16() ? amx_brains() : brains;
-  return {{"portable", portable_kernels(), nullptr, nullptr, true},
-          {"avx2", avx2, nullptr, nullptr, avx2 && has_avx2()},
-          {"avxvnni", avxvnni, avxvnni_fast(), nullptr, avxvnni && has_avxvnni()},
-          {"avx512vnni", avx512, avx512vnni_fast(), brains, avx512 && has_avx512vnni()},
-          {"amx", avx512, amx_fast(), amx_or_brains, amx_fast() && has_amx()}};
+  const AttentionMath* tiles = has_amx_bf16() ? amx_attention() : nullptr;
+  return {{"portable", portable_kernels(), nullptr, nullptr, nullptr, true},
+          {"avx2", avx2, nullptr, nullptr, nullptr, avx2 && has_avx2()},
+          {"avxvnni", avxvnni, avxvnni_fast(), nullptr, nullptr, avxvnni && has_avxvnni()},
+          {"avx512vnni", avx512, avx512vnni_fast(), brains, nullptr, avx512 && has_avx512vnni()},
+          {"amx", avx512, amx_fast(), amx_or_brains, tiles, amx_fast() && has_amx()}};
 }
 
 std::string usable_names() {

@@ -16,10 +16,11 @@ namespace dllm::cpu {
 
 struct Isa {
   std::string_view name;
-  const Kernels* kernels;      ///< null where this build has none
-  const FastKernels* fast;     ///< null where it has none
-  const BrainKernels* brains;  ///< likewise, or where this processor lacks BF16 products
-  bool usable;                 ///< built and supported by this processor and its system
+  const Kernels* kernels;          ///< null where this build has none
+  const FastKernels* fast;         ///< null where it has none
+  const BrainKernels* brains;      ///< likewise, or where this processor lacks BF16 products
+  const AttentionMath* attention;  ///< with fast products; null: that of `kernels`
+  bool usable;                     ///< built and supported by this processor and its system
 };
 
 /// Slowest first.

@@ -173,8 +173,7 @@ struct DrawKey {
   uint32_t purpose;
 };
 
-/// Keys that attention takes at a time, and queries that walk over them together.
-constexpr uint32_t kKeyBlock = 64;
+/// Queries that walk over the keys together.
 constexpr uint32_t kQueryBlock = 48;
 
 /// One head of n_rows <= kQueryBlock queries: q[r * stride + d]; results have the same stride.
@@ -186,33 +185,32 @@ struct AttentionQueries {
   float scale;
 };
 
-/// Packed keys and values of one head: kKeyBlock keys every `stride` floats; of a panel the first
-/// head_dim * kKeyBlock floats are the keys.
+/// One head of n_keys rows of keys and values: k[i * stride + d].
+struct AttentionKeys {
+  const float* k;
+  const float* v;
+  uint64_t stride;
+  uint32_t n_keys;
+  uint32_t head_dim;
+};
+
+/// Packed keys and values of one head, AttentionMath::key_block keys a panel.
 struct AttentionPanels {
   const float* first;
-  uint64_t stride;
+  uint64_t stride;  // floats from panel to panel
   uint32_t n_keys;
 };
 
-/// One thread's work space.
-struct AttentionScratch {
-  float* queries;  // [kQueryBlock][head_dim]
-  float* scores;   // [kQueryBlock][kKeyBlock]
-  float* out;      // [kQueryBlock][head_dim, padded to whole vectors]
-  float* max;      // [kQueryBlock]
-  float* sums;     // [kQueryBlock][lanes]
-};
-
+/// Attention of one block of queries. Memory is 64-byte aligned; sizes are multiples of 16 floats.
 struct AttentionMath {
-  uint32_t lanes;  // floats of a vector, at most 16
-  /// Packs n_keys <= kKeyBlock rows of one head's keys, values; `panel` is theirs alone.
-  void (*pack_keys)(const float* k, uint64_t stride, uint32_t n_keys, uint32_t head_dim,
-                    float* panel);
-  void (*pack_values)(const float* v, uint64_t stride, uint32_t n_keys, uint32_t head_dim,
-                      float* panel);
+  uint32_t key_block;  // keys that are taken at a time
+  uint64_t (*panel_floats)(uint32_t head_dim);
+  uint64_t (*scratch_floats)(uint32_t head_dim);  // of one thread
+  /// Packs n_keys <= key_block rows; the panel is theirs alone.
+  void (*pack)(const AttentionKeys& from, float* panel);
   /// out[r] = softmax(scale q k^T) v.
-  void (*attend)(const AttentionQueries& in, const AttentionPanels& keys,
-                 const AttentionScratch& work, float* out);
+  void (*attend)(const AttentionQueries& in, const AttentionPanels& keys, float* scratch,
+                 float* out);
 };
 
 /// Row-wise arithmetic: one source (row_math.inl) that each table compiles to its own width.
@@ -285,5 +283,7 @@ const FastKernels* amx_fast();
 // BF16 products likewise; avx512bf16 also rounds and unpacks for amx.
 const BrainKernels* avx512bf16_brains();
 const BrainKernels* amx_brains();
+// Attention with AMX BF16 tiles; null likewise.
+const AttentionMath* amx_attention();
 
 }  // namespace dllm::cpu

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "dllm/error.hpp"
+#include "machine.hpp"
 
 namespace dllm::cpu {
 namespace {
@@ -91,6 +92,23 @@ AlignedMemory::~AlignedMemory() {
   } else {
     std::free(data_);
   }
+}
+
+void require_memory(std::uint64_t bytes, const std::string& what) {
+  if (bytes < (1u << 20)) return;
+  const std::uint64_t available = memory_facts({}).available_bytes;
+  if (bytes <= available) return;
+  throw Error(
+      ErrorCode::resource,
+      "needs " + std::to_string(bytes) + " bytes, " + std::to_string(available) + " are available",
+      what, "free memory, or use a smaller model or a shorter canvas");
+}
+
+void grow(AlignedMemory& memory, std::uint64_t bytes, const char* what) {
+  if (memory.bytes() >= bytes) return;
+  require_memory(bytes, what);
+  memory = AlignedMemory();
+  memory = AlignedMemory(bytes, what);
 }
 
 }  // namespace dllm::cpu

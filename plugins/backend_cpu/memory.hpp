@@ -44,6 +44,13 @@ class AlignedMemory {
   std::uint64_t mapped_bytes_ = 0;  // 0: from the heap
 };
 
+/// Throws Error (resource) where fewer bytes are available: a refusal now is better than being
+/// killed half way through a load.
+void require_memory(std::uint64_t bytes, const std::string& what);
+
+/// Makes `memory` at least `bytes` long; its contents are lost when it grows.
+void grow(AlignedMemory& memory, std::uint64_t bytes, const char* what);
+
 /// What lies in pieces for which huge pages were asked, over the whole process, as
 /// `proc`/self/smaps says; `sys` tells what the system grants.
 struct HugePageFacts {

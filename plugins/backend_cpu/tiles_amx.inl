@@ -2,7 +2,7 @@
 // kernels.hpp and with vector.inl's names in reach; needs no instruction but those of the tiles, so
 // that a test can run it on any x86-64 processor that emulates them.
 //
-// A tile register holds 16 rows of 64 bytes. CodeTile::codes and BrainTile::pairs are what the
+// CodeTile::codes and BrainTile::pairs are what the
 // multiplication wants of weights (16 lines of four bytes of every weight row for 64 bytes of
 // input), a row of a panel what it wants of activations. Two tiles of activations times two of
 // weights go into four tiles of sums, over all inputs of a block; the sums are stored and scaled by
@@ -10,54 +10,11 @@
 // what shares its tile.
 //
 // Tile registers: 0 to 3 sums [activation tile][weight half], 4 and 5 activations, 6 and 7 weights.
-// All tile instructions are inline assembly that says which memory it reads and writes: g++ 12's
-// intrinsics do not, and stores to memory only they read are dropped.
 
-constexpr uint32_t kRegisterRows = 16;
+#include "tile_registers.inl"
+
 constexpr uint32_t kRowsAtOnce = 2 * kRegisterRows;
-constexpr uint32_t kStepBytes = 64;
 static_assert(kRowsAtOnce == kFastRowSlack && kTileRows == 2 * kRegisterRows);
-
-// Intel SDM volume 1, "Tile configuration".
-struct alignas(64) TileConfig {
-  uint8_t palette;
-  uint8_t start_row;
-  uint8_t reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-};
-static_assert(sizeof(TileConfig) == 64);
-
-void enter_tiles() {
-  TileConfig config = {};
-  config.palette = 1;
-  for (int i = 0; i < 8; ++i) {
-    config.row_bytes[i] = kStepBytes;
-    config.rows[i] = kRegisterRows;
-  }
-  asm volatile("ldtilecfg %0" : : "m"(config));
-}
-
-void leave_tiles() { asm volatile("tilerelease"); }
-
-template <int kRegister>
-DLLM_LANES void load_tile(const void* from, uint64_t stride) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
-               :
-               : "r"(from), "r"(stride), "i"(kRegister)
-               : "memory");
-}
-template <int kRegister>
-DLLM_LANES void store_tile(void* to, uint64_t stride) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)"
-               :
-               : "r"(to), "r"(stride), "i"(kRegister)
-               : "memory");
-}
-template <int kRegister>
-DLLM_LANES void zero_tile() {
-  asm volatile("tilezero %%tmm%c0" : : "i"(kRegister));
-}
 
 // Signed bytes into 32-bit integers.
 struct CodeProducts {
@@ -89,9 +46,7 @@ struct BrainProducts {
   static constexpr uint32_t kRowBytes = 2 * kBlockCols;
   template <int kSum, int kActivations, int kWeights>
   DLLM_LANES static void multiply() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0"
-                 :
-                 : "i"(kSum), "i"(kActivations), "i"(kWeights));
+    multiply_brains<kSum, kActivations, kWeights>();
   }
   DLLM_LANES void add(const int32_t* sums, uint32_t, float* out) const {
     const auto* values = reinterpret_cast<const float*>(sums);

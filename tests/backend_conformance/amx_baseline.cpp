@@ -5,11 +5,14 @@
 namespace dllm::cpu {
 namespace {
 
-#include "vector.inl"
-//
+#include "brains.inl"
 #include "tiles_amx.inl"
 
-constexpr AmxBaseline kTable = {enter_tiles, leave_tiles, multiply_code_tile, multiply_brain_tile};
+constexpr AmxBaseline kTable = {
+    enter_tiles,
+    leave_tiles,
+    multiply_code_tile,
+    {round_group, unpack_block, multiply_brain_tile, enter_tiles, leave_tiles}};
 
 }  // namespace
 

@@ -62,6 +62,17 @@ Rows absolute(Rows rows) {
   return rows;
 }
 
+// A product is off by at most 2^-15 of itself, 2^-17.4 in root mean square: each operand's rest is
+// uniform in 2^-17 of a binade, and the product of the low parts is left out (brain_parts.inl). A
+// score sums head_dim products of size 3 (root mean square): four times its deviation, in the
+// exponent, for a weight and for their sum. Weights times values once more.
+Rows split_tolerance(const Rows& of_size, const AttentionParams& params) {
+  const double rounding = std::ldexp(1.0, -17);
+  const double deviation =
+      static_cast<double>(params.scale) * 3 * std::sqrt(params.head_dim) * rounding;
+  return scaled(of_size, std::expm1(2 * 4 * deviation) + 4 * rounding, 2e-6);
+}
+
 Rows scaled(Rows rows, double factor, double more) {
   for (auto& row : rows)
     for (double& value : row) value = value * factor + more;

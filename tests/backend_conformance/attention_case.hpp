@@ -28,6 +28,9 @@ constexpr double kHalfRounding = 1.0 / 2048;  // 2^-11, relative
 /// Every head's row in binary16, its largest value in [1, 2) times a power of two.
 Rows half_rounded(Rows rows, std::uint32_t head_dim);
 Rows absolute(Rows rows);
+/// What sums of two BF16 values in place of f32 may cause: of_size is attention of |v|, each q and
+/// k uniform in [-3, 3].
+Rows split_tolerance(const Rows& of_size, const AttentionParams& params);
 /// value * factor + more.
 Rows scaled(Rows rows, double factor, double more);
 

@@ -53,7 +53,7 @@ TEST_F(AttentionOp, AgreesWithOracle) {
       {3, 3, 72, {31, 129}}, {5, 5, 20, {10, 7}},   {8, 2, 8, {200}},        {2, 1, 256, {50}},
       {3, 1, 30, {40}},      {2, 1, 96, {300, 63}}, {1, 1, 128, {64, 128}},  {2, 2, 33, {70}},
       {2, 1, 128, {600}},    {2, 2, 64, {513}}};
-  for (const Subject& subject : subjects()) {
+  for (const Subject& subject : attention_subjects()) {
     const auto backend = subject.make();
     for (const AttentionCase& c : all) {
       SCOPED_TRACE(subject.name + " head_dim " + std::to_string(c.head_dim));
@@ -69,6 +69,10 @@ TEST_F(AttentionOp, AgreesWithOracle) {
       const Operands x = {to_rows(q, width), to_rows(k, kv_width), to_rows(v, kv_width)};
       if (subject.half_operands) {
         expect_as_half(got, x, spans, params);
+      } else if (subject.split_operands) {
+        expect_near(
+            got, oracle_attention(x.q, x.k, x.v, spans, params),
+            split_tolerance(oracle_attention(x.q, x.k, absolute(x.v), spans, params), params));
       } else {
         expect_as_f32(got, oracle_attention(x.q, x.k, x.v, spans, params), c.head_dim, 0.25);
       }
@@ -83,7 +87,7 @@ TEST_F(AttentionOp, AValueThatIsNotFiniteShowsInEveryQueryOfItsSequence) {
   const auto k = random_floats(std::size_t{80} * 16, 2);
   auto v = random_floats(std::size_t{80} * 16, 3);
   v[5 * 16] = std::numeric_limits<float>::infinity();
-  for (const Subject& subject : subjects()) {
+  for (const Subject& subject : attention_subjects()) {
     SCOPED_TRACE(subject.name);
     const auto backend = subject.make();
     const auto got = run_attention(subject, *backend, c, spans, q, k, v, 1);
@@ -97,7 +101,7 @@ TEST_F(AttentionOp, LargeScoresDoNotOverflow) {
   const auto q = random_floats(800, 1, 1000);
   const auto k = random_floats(800, 2, 1000);
   const auto v = random_floats(800, 3);
-  for (const Subject& subject : subjects()) {
+  for (const Subject& subject : attention_subjects()) {
     SCOPED_TRACE(subject.name);
     const auto backend = subject.make();
     const auto got = run_attention(subject, *backend, c, pack(c.lengths), q, k, v, 1);
@@ -117,11 +121,13 @@ TEST_F(AttentionOp, QueriesMayBeFewerThanKeys) {
   const auto v = random_floats(std::size_t{75} * 16, 3);
   const Rows want =
       oracle_attention(to_rows(q, 32), to_rows(k, 16), to_rows(v, 16), spans, {2, 1, 16, 0.5F});
-  for (const Subject& subject : subjects()) {
+  for (const Subject& subject : attention_subjects()) {
     SCOPED_TRACE(subject.name);
     const auto backend = subject.make();
     expect_near(run_attention(subject, *backend, c, spans, q, k, v, 0.5F), want,
-                Rows(5, std::vector<double>(32, subject.half_operands ? 4 * kHalfRounding : 2e-6)));
+                Rows(5, std::vector<double>(32, subject.half_operands    ? 4 * kHalfRounding
+                                                : subject.split_operands ? 0x1p-16
+                                                                         : 2e-6)));
   }
 }
 
@@ -135,7 +141,7 @@ TEST_F(AttentionOp, ASequenceIsTheSameAloneAndInCompany) {
     const auto q = random_floats(kRows * width, 1, 2);
     const auto k = random_floats(kRows * kv_width, 2, 2);
     const auto v = random_floats(kRows * kv_width, 3);
-    for (const Subject& subject : subjects()) {
+    for (const Subject& subject : attention_subjects()) {
       SCOPED_TRACE(subject.name + " head_dim " + std::to_string(dim));
       const auto backend = subject.make();
       const auto together = run_attention(subject, *backend, c, spans, q, k, v, 0.3F);
@@ -156,7 +162,7 @@ TEST_F(AttentionOp, ASequenceIsTheSameAloneAndInCompany) {
 }
 
 TEST_F(AttentionOp, RefusesMasksThatAreNotBuiltByName) {
-  for (const Subject& subject : subjects()) {
+  for (const Subject& subject : attention_subjects()) {
     SCOPED_TRACE(subject.name);
     const auto backend = subject.make();
     const auto spans = backend->make_attention_spans(1);

@@ -1,5 +1,5 @@
 // BF16 products against float64 sums over the rounded values: every table that this processor runs,
-// and AMX tiles, emulated where it has none.
+// and the source of AMX's, compiled for any processor, with its tiles emulated.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "amx_baseline.hpp"
@@ -76,18 +77,22 @@ std::unique_ptr<BrainTile> random_tile(std::mt19937_64& random) {
   return tile;
 }
 
-const BrainKernels* brains_here() {
+// Of this processor, and what is compiled for any.
+std::vector<std::pair<std::string, const BrainKernels*>> all_brains() {
+  std::vector<std::pair<std::string, const BrainKernels*>> all;
   for (const Isa& isa : all_isas())
-    if (isa.usable && isa.brains) return isa.brains;
-  return nullptr;
+    if (isa.usable && isa.brains) all.emplace_back(isa.name, isa.brains);
+  if (const AmxBaseline* amx = amx_baseline()) all.emplace_back("any processor", &amx->brains);
+  return all;
 }
 
 TEST(BrainProducts, AreExactUpToF32RoundingAndTheSameInAnyCompany) {
-  if (!brains_here()) GTEST_SKIP() << "this processor has no BF16 products";
   std::mt19937_64 random(3);
   const auto tile = random_tile(random);
+  bool found = false;
   for (const Isa& isa : all_isas()) {
     if (!isa.usable || !isa.brains) continue;
+    found = true;
     SCOPED_TRACE(isa.name);
     isa.brains->enter();
     expect_sums(*tile, random, [&](const std::uint16_t* rows, std::uint32_t n_rows, float* acc) {
@@ -95,6 +100,7 @@ TEST(BrainProducts, AreExactUpToF32RoundingAndTheSameInAnyCompany) {
     });
     isa.brains->leave();
   }
+  if (!found) GTEST_SKIP() << "this processor has no BF16 products";
 }
 
 TEST(AmxTiles, SumsOfBrainsAreExactUpToF32RoundingOnAnyProcessor) {
@@ -105,35 +111,32 @@ TEST(AmxTiles, SumsOfBrainsAreExactUpToF32RoundingOnAnyProcessor) {
   const auto tile = random_tile(random);
   amx->enter();
   expect_sums(*tile, random, [&](const std::uint16_t* rows, std::uint32_t n_rows, float* acc) {
-    amx->multiply_brains(*tile, rows, n_rows, acc);
+    amx->brains.multiply(*tile, rows, n_rows, acc);
   });
   amx->leave();
 }
 
 TEST(BrainProducts, WeightsAreUnpackedToPairsAndZerosBehindTheLastInput) {
-  const BrainKernels* brains = brains_here();
-  if (!brains) GTEST_SKIP() << "this processor has no BF16 products";
-  for (const std::uint32_t n_cols : {1U, 33U, 100U, 255U, 256U}) {
-    SCOPED_TRACE(std::to_string(n_cols) + " inputs");
-    const auto bytes = dllm::test::random_blocks(DType::bf16, kTileRows, n_cols, 5);
-    AlignedMemory packed(bytes.size(), "packed block");
-    pack_blocks(layout_of(DType::bf16), reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                2 * n_cols, kTileRows, n_cols, packed.as<std::uint8_t>());
-    auto tile = std::make_unique<BrainTile>();
-    std::memset(tile.get(), 0xFF, sizeof(BrainTile));
-    brains->unpack({packed.as<std::uint8_t>(), n_cols}, *tile);
-    for (std::uint32_t k = 0; k < kBlockCols; ++k)
-      for (std::uint32_t row = 0; row < kTileRows; ++row) {
-        std::uint16_t want = 0;
-        if (k < n_cols) std::memcpy(&want, bytes.data() + 2 * (row * n_cols + k), 2);
-        ASSERT_EQ(tile->pairs[k / 2][row][k % 2], want) << "input " << k << " row " << row;
-      }
-  }
+  for (const auto& [name, brains] : all_brains())
+    for (const std::uint32_t n_cols : {1U, 33U, 100U, 255U, 256U}) {
+      SCOPED_TRACE(name + ", " + std::to_string(n_cols) + " inputs");
+      const auto bytes = dllm::test::random_blocks(DType::bf16, kTileRows, n_cols, 5);
+      AlignedMemory packed(bytes.size(), "packed block");
+      pack_blocks(layout_of(DType::bf16), reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                  2 * n_cols, kTileRows, n_cols, packed.as<std::uint8_t>());
+      auto tile = std::make_unique<BrainTile>();
+      std::memset(tile.get(), 0xFF, sizeof(BrainTile));
+      brains->unpack({packed.as<std::uint8_t>(), n_cols}, *tile);
+      for (std::uint32_t k = 0; k < kBlockCols; ++k)
+        for (std::uint32_t row = 0; row < kTileRows; ++row) {
+          std::uint16_t want = 0;
+          if (k < n_cols) std::memcpy(&want, bytes.data() + 2 * (row * n_cols + k), 2);
+          ASSERT_EQ(tile->pairs[k / 2][row][k % 2], want) << "input " << k << " row " << row;
+        }
+    }
 }
 
 TEST(BrainProducts, RoundingIsToNearestWithTiesToEven) {
-  const BrainKernels* brains = brains_here();
-  if (!brains) GTEST_SKIP() << "this processor has no BF16 products";
   std::array<float, kGroupCols> x{};
   std::array<std::uint16_t, kGroupCols> got{};
   std::mt19937_64 random(9);
@@ -145,11 +148,16 @@ TEST(BrainProducts, RoundingIsToNearestWithTiesToEven) {
   }
   x[31] = std::numeric_limits<float>::quiet_NaN();
   x[30] = -std::numeric_limits<float>::infinity();
-  brains->round(x.data(), got.data());
-  for (std::uint32_t i = 0; i < 30; ++i)
-    EXPECT_EQ(got[i], (bits[i] + 0x7FFF + (bits[i] >> 16 & 1)) >> 16) << "value " << i;
-  EXPECT_EQ(got[30], 0xFF80);
-  EXPECT_TRUE(std::isnan(value_of(got[31])));
+  x[29] = std::bit_cast<float>(0xFFFFFFFFU);  // NaN, whose rounding would overflow
+  for (const auto& [name, brains] : all_brains()) {
+    SCOPED_TRACE(name);
+    brains->round(x.data(), got.data());
+    for (std::uint32_t i = 0; i < 29; ++i)
+      EXPECT_EQ(got[i], (bits[i] + 0x7FFF + (bits[i] >> 16 & 1)) >> 16) << "value " << i;
+    EXPECT_TRUE(std::isnan(value_of(got[29])));
+    EXPECT_EQ(got[30], 0xFF80);
+    EXPECT_TRUE(std::isnan(value_of(got[31])));
+  }
 }
 
 }  // namespace

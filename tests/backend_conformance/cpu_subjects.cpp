@@ -13,6 +13,17 @@ const std::vector<Subject>& subjects() {
   return all;
 }
 
+std::vector<Subject> attention_subjects() {
+  std::vector<Subject> all = subjects();
+  for (const std::string& isa : usable_isas())
+    if (isa == "amx")
+      all.push_back({.name = "amx/fast",
+                     .make = [] { return make_backend({"amx", "fast"}); },
+                     .read = read,
+                     .split_operands = true});
+  return all;
+}
+
 std::string no_subjects_reason() { return ""; }
 
 }  // namespace dllm::test

@@ -27,8 +27,12 @@ struct Subject {
   double read_error = 0;
   /// Attention multiplies binary16 operands (a power of two a row), not f32.
   bool half_operands = false;
+  /// Attention multiplies sums of two BF16 values.
+  bool split_operands = false;
 };
 const std::vector<Subject>& subjects();
+/// Those, and other ways to attend.
+std::vector<Subject> attention_subjects();
 /// Why there are none on this machine; empty where there are.
 std::string no_subjects_reason();
 

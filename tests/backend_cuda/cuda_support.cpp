@@ -54,6 +54,8 @@ const std::vector<Subject>& subjects() {
   return all;
 }
 
+std::vector<Subject> attention_subjects() { return subjects(); }
+
 // A plugin that was not accepted is no reason: its own tests fail, and so do these.
 std::string no_subjects_reason() {
   return cuda_factory() == nullptr ? "" : cuda_factory()->probe().reason;

@@ -1,0 +1,58 @@
+// Attention of a packed batch, whatever multiplies (AttentionMath).
+//
+//   AttentionWork work(math, n_threads);
+//   work.reserve({.n_tokens = 1024, .n_sequences = 4, .n_heads = 32, .head_dim = 128});
+//   work.run(arena, spans, params, {q, q_cols, k, v, kv_cols, out});
+//
+// Thread rule: one thread per object, which owns the memory of a run; inside, Arena::for_each.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "arena.hpp"
+#include "dllm/backend.hpp"
+#include "kernels.hpp"
+#include "memory.hpp"
+
+namespace dllm::cpu {
+
+/// Row-major [rows][cols]; out has q's columns and is none of the others.
+struct AttentionRows {
+  const float* q;
+  std::uint64_t q_cols;
+  const float* k;
+  const float* v;
+  std::uint64_t kv_cols;
+  float* out;
+};
+
+class AttentionWork {
+ public:
+  AttentionWork(const AttentionMath& math, unsigned n_threads) : math_(math), scratch_(n_threads) {}
+
+  struct Limits {
+    std::uint32_t n_tokens;
+    std::uint32_t n_sequences;
+    std::uint32_t n_heads;
+    std::uint32_t head_dim;
+  };
+  /// What run() will use within these limits, so that it allocates nothing.
+  void reserve(const Limits& limits);
+  /// Rows of `spans` must exist. `arena` has at most n_threads.
+  void run(Arena& arena, std::span<const AttentionSpan> spans, const AttentionParams& params,
+           const AttentionRows& rows);
+
+ private:
+  void make_room(std::uint32_t n_panels, std::uint32_t head_dim);
+  void list_blocks(std::span<const AttentionSpan> spans);
+
+  const AttentionMath& math_;
+  std::vector<AlignedMemory> scratch_;  // by slot
+  AlignedMemory panels_;
+  std::vector<std::uint32_t> first_keys_;     // block of each span, and the end
+  std::vector<std::uint32_t> first_queries_;  // likewise
+};
+
+}  // namespace dllm::cpu
