@@ -122,15 +122,16 @@ TEST(SpecialTokens, LeftmostThenLongest) {
   EXPECT_EQ(tokenizer.encode("xb>cd<a", {}), (Ids{'x', tail, open}));
 }
 
-TEST(SpecialTokens, OnesOfMoreThan256BytesAreRefused) {
-  SmallVocabulary fits;
-  const std::int32_t longest = fits.add(std::string(256, 'x'), TokenType::user_defined);
-  EXPECT_EQ(fits.make().encode(std::string(256, 'x'), {}), (Ids{longest}));
-  SmallVocabulary exceeds;
-  const std::int32_t id = exceeds.add(std::string(257, 'x'), TokenType::control);
-  expect_error([&] { exceeds.make(); }, ErrorCode::unsupported,
-               AllOf(HasSubstr("special token " + std::to_string(id)), HasSubstr("257 bytes"),
-                     HasSubstr("tokenizer.ggml.tokens")));
+TEST(SpecialTokens, OnesOfManyBytesAreFoundUpToFourMebibytesTogether) {
+  SmallVocabulary vocabulary;
+  const std::string text(std::size_t{1} << 20, 'x');
+  const std::int32_t id = vocabulary.add(text, TokenType::user_defined);
+  EXPECT_EQ(vocabulary.make().encode(text, {}), (Ids{id}));
+  for (int i = 1; i < 4; ++i) vocabulary.add(text, TokenType::control);
+  vocabulary.add("y", TokenType::control);
+  expect_error([&] { vocabulary.make(); }, ErrorCode::unsupported,
+               AllOf(HasSubstr("special tokens have 4194305 bytes together, at most 4194304"),
+                     HasSubstr("tokenizer.ggml.tokens"), HasSubstr("convert")));
 }
 
 TEST(SpecialTokens, ManyTokensInLongTextEndInTime) {
@@ -140,6 +141,20 @@ TEST(SpecialTokens, ManyTokensInLongTextEndInTime) {
   std::string text;
   while (text.size() < 1 << 20) text += "<|t49999|<|t";
   EXPECT_EQ(vocabulary.make().encode(text, kParse).size(), text.size());
+}
+
+// Whole encodings, with tokens that a search place by place would compare over and over.
+TEST(SpecialTokens, MegabytesMadeForTheTokensEndInTime) {
+  const std::string text(1 << 20, 'a');
+  SmallVocabulary vocabulary;
+  for (std::size_t i = 0; i < 100; ++i) {
+    vocabulary.add(std::string(4000, 'a') + std::to_string(i), TokenType::user_defined);
+    vocabulary.add(std::string(i, '<') + ">", TokenType::control);
+  }
+  const Tokenizer tokenizer = vocabulary.make();
+  EXPECT_EQ(tokenizer.encode(text, {}).size(), text.size());
+  const std::string open(1 << 20, '<');
+  EXPECT_EQ(tokenizer.encode(open, kParse).size(), open.size());
 }
 
 TEST(SpecialTokens, StopIdsAreEosEotAndKnownEndMarkers) {

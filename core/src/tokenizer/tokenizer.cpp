@@ -56,6 +56,27 @@ const PreTokenizer& pre_tokenizer_of(const GgufFile& file) {
 
 bool is_special(TokenType type) { return type == TokenType::control || type == TokenType::unknown; }
 
+// Control, unknown and user-defined tokens, of them those that are `wanted`.
+template <typename Wanted>
+std::vector<SpecialMatcher::Token> special_tokens(const GgufFile& file,
+                                                  const Vocabulary& vocabulary,
+                                                  const Wanted& wanted) {
+  std::vector<SpecialMatcher::Token> tokens;
+  std::size_t n_bytes = 0;
+  for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
+    const TokenType type = vocabulary.type(id);
+    if ((!is_special(type) && type != TokenType::user_defined) || !wanted(id)) continue;
+    tokens.push_back({vocabulary.bytes(id), id});
+    n_bytes += tokens.back().bytes.size();
+  }
+  if (n_bytes <= SpecialMatcher::kMostBytes) return tokens;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("special tokens have {} bytes together, at most {} are supported",
+                          n_bytes, SpecialMatcher::kMostBytes),
+              place(file, "tokenizer.ggml.tokens"),
+              "convert the model again, with such tokens as normal ones");
+}
+
 }  // namespace
 
 struct Tokenizer::Impl {
@@ -88,17 +109,13 @@ Tokenizer::Impl::Impl(const GgufFile& gguf, const TokenizerOptions& options)
       vocabulary(gguf),
       meanings(read_meanings(gguf, vocabulary, options.mask_id, pre.add_bos)),
       pairs(gguf, vocabulary, meanings.reserved, pre.ignore_merges),
-      all_special(vocabulary,
-                  [&](std::int32_t id) {
-                    return is_special(vocabulary.type(id)) ||
-                           vocabulary.type(id) == TokenType::user_defined;
-                  }),
-      plain_special(vocabulary,
-                    [&](std::int32_t id) {
-                      return vocabulary.type(id) == TokenType::user_defined &&
-                             !std::binary_search(meanings.reserved.begin(), meanings.reserved.end(),
-                                                 id);
-                    }),
+      all_special(special_tokens(gguf, vocabulary, [](std::int32_t) { return true; })),
+      plain_special(special_tokens(gguf, vocabulary,
+                                   [&](std::int32_t id) {
+                                     return vocabulary.type(id) == TokenType::user_defined &&
+                                            !std::binary_search(meanings.reserved.begin(),
+                                                                meanings.reserved.end(), id);
+                                   })),
       splitter(pre) {
   find_forbidden_bytes();
   keep_bytes_text();
