@@ -172,17 +172,18 @@ class Compare(Bench):
         self.assertGreaterEqual(step["noise"], 0)
 
     def test_verdicts_follow_the_ranges(self):
-        for median, spread, verdict in [(1e9, 1e6, "faster"), (1e-9, 1e-10, "slower"),
-                                        (1.0, None, "within noise"), (1e9, 0, "unknown")]:
-            low, high = (1e-12, 1e12) if spread is None else (median - spread, median + spread)
+        for median, spread, verdict in [(1e8, 1e5, "faster"), (1e-9, 1e-10, "slower"),
+                                        (1.0, None, "within noise"), (1e8, 0, "unknown")]:
+            low, high = (1e-12, 1e9) if spread is None else (median - spread, median + spread)
             name, _ = self.old(ms_per_step={"median": median, "min": low, "max": high})
             compared = self.bench_json("--compare", name)["compare"]
             self.assertEqual(compared["ms_per_step"]["verdict"], verdict, median)
 
     def test_a_difference_within_the_printed_noise_is_no_verdict(self):
-        name, _ = self.old(ms_per_step={"median": 1e-9, "min": -1e3, "max": 1e-9})
+        """A range that begins above every new step, and is wide enough for the difference."""
+        name, _ = self.old(ms_per_step={"median": 2e3, "min": 1.5e3, "max": 1e9})
         step = self.bench_json("--compare", name)["compare"]["ms_per_step"]
-        self.assertLess(step["ratio"] - 1, step["noise"])
+        self.assertLess(1 / step["ratio"] - 1, step["noise"])
         self.assertEqual(step["verdict"], "within noise")
 
     def test_another_measurement_is_named(self):
@@ -192,16 +193,30 @@ class Compare(Bench):
         text = self.bench(*QUICK, "--compare", name)
         self.assertIn(b"not the same measurement: isa, canvas differ", text.stdout)
 
+    def refuse_old(self, name, content, *parts):
+        result = self.dllm("bench", "-m", "no_such_model.gguf", "--compare", write(name, content))
+        self.assert_fails(result, USAGE, "is no result of dllm bench", *parts)
+
+    def test_times_that_no_bench_measures_are_refused(self):
+        good = {"ms_per_step": {"median": 2, "min": 1, "max": 3}, "stages_ms": {"ffn": 1, "rope": 0}}
+        for part, key, value, says in [
+                ("ms_per_step", "median", -2, "'median' of its ms_per_step is -2 ms, allowed are 1e-12 to"),
+                ("ms_per_step", "min", 0, "'min' of its ms_per_step is 0"),
+                ("ms_per_step", "max", 1e308, "'max' of its ms_per_step is 1e+308 ms"),
+                ("ms_per_step", "median", 5, "the median of its ms_per_step, 5, is not between 1 and 3"),
+                ("ms_per_step", "max", "3", "'max' of its ms_per_step is no number"),
+                ("stages_ms", "ffn", -1e-3, "stage 'ffn' is -0.001 ms"),
+                ("stages_ms", "ffn", 1e-300, "stage 'ffn' is 1e-300 ms")]:
+            with self.subTest(key=key, value=value):
+                self.refuse_old("odd.json", json.dumps({**good, part: {**good[part], key: value}}), says)
+
     def test_a_file_that_is_no_result_is_refused_before_the_model_is_read(self):
         wrong = {"text.json": "hello", "empty.json": "{}", "list.json": "[1]",
                  "half.json": '{"ms_per_step": {"median": 1, "min": 1}}',
                  "words.json": '{"ms_per_step": {"median": 1, "min": 1, "max": 2}, '
                                '"stages_ms": {"ffn": "fast"}}'}
         for name, content in wrong.items():
-            result = self.dllm("bench", "-m", "no_such_model.gguf", "--compare",
-                               write(name, content))
-            self.assert_fails(result, USAGE, "is no result of dllm bench", "--compare",
-                              "dllm bench --json")
+            self.refuse_old(name, content, "--compare", "dllm bench --json")
         missing = self.dllm("bench", "-m", "no_such_model.gguf", "--compare", path("none.json"))
         self.assert_fails(missing, USAGE, "--compare", "none.json")
 

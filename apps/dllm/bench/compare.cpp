@@ -18,6 +18,10 @@ namespace {
               "give a file made by `dllm bench --json > FILE`");
 }
 
+// Of a time that is not 0, so that ratios can be read: from a femtosecond to 12 days.
+constexpr double kLeastMs = 1e-12;
+constexpr double kMostMs = 1e9;
+
 bool is_number(const Json& json, const std::string& key) {
   return json.contains(key) && json[key].is_number();
 }
@@ -62,6 +66,28 @@ Json differences(const Json& old, const Json& now) {
   return found;
 }
 
+double checked_ms(const Json& ms, const std::string& name, const std::string& path,
+                  const std::string& origin) {
+  if (!ms.is_number()) refuse(path, origin, fmt::format("{} is no number", name));
+  const auto value = ms.get<double>();
+  if (value == 0 || (value >= kLeastMs && value <= kMostMs)) return value;
+  refuse(path, origin,
+         fmt::format("{} is {} ms, allowed are {} to {}", name, value, kLeastMs, kMostMs));
+}
+
+void check_spread(const Json& spread, const std::string& path, const std::string& origin) {
+  for (const char* key : {"median", "min", "max"}) {
+    const std::string name = fmt::format("'{}' of its ms_per_step", key);
+    if (!spread.contains(key)) refuse(path, origin, name + " is missing");
+    if (checked_ms(spread[key], name, path, origin) == 0) refuse(path, origin, name + " is 0");
+  }
+  const auto value = [&](const char* key) { return spread[key].get<double>(); };
+  if (value("min") <= value("median") && value("median") <= value("max")) return;
+  refuse(path, origin,
+         fmt::format("the median of its ms_per_step, {}, is not between {} and {}", value("median"),
+                     value("min"), value("max")));
+}
+
 }  // namespace
 
 Json read_bench_result(const std::string& path, const std::string& origin) {
@@ -70,13 +96,11 @@ Json read_bench_result(const std::string& path, const std::string& origin) {
   if (json.is_discarded()) refuse(path, origin, "it is no JSON");
   if (!json.is_object() || !json.contains("ms_per_step") || !json["ms_per_step"].is_object())
     refuse(path, origin, "it has no ms_per_step");
-  for (const char* key : {"median", "min", "max"})
-    if (!is_number(json["ms_per_step"], key))
-      refuse(path, origin, fmt::format("its ms_per_step has no number '{}'", key));
+  check_spread(json["ms_per_step"], path, origin);
   if (!json.contains("stages_ms") || !json["stages_ms"].is_object())
     refuse(path, origin, "it has no stages_ms");
   for (const auto& [stage, ms] : json["stages_ms"].items())
-    if (!ms.is_number()) refuse(path, origin, fmt::format("stage '{}' is no number", stage));
+    checked_ms(ms, fmt::format("stage '{}'", single_line(stage)), path, origin);
   return json;
 }
 
