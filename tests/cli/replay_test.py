@@ -150,12 +150,18 @@ class Replay(CliCase):
                 (1, ["rows", 0, "top_ids", 1], good[1]["rows"][0]["top_ids"][0], "twice or out of place"),
                 (1, ["rows", 0, "top_probs", 0], 2, "'top_probs' of a row is 2, allowed are 0 to 1.001"),
                 (1, ["rows", 0, "log_sum_exp"], None, "twice or out of place"),
+                (1, ["rows", 0, "sampled_prob"], -1e30, "'sampled_prob' of a row is -1e+30, allowed are 0 to 1.001"),
+                (1, ["rows", 0, "top1_prob"], 1.5, "'top1_prob' of a row is 1.5, allowed are 0 to 1.001"),
+                (1, ["rows", 0, "top2_prob"], -0.5, "'top2_prob' of a row is -0.5, allowed are 0 to 1.001"),
                 (1, ["rows", 0, "entropy"], 1e300, "'entropy' of a row is 1e+300, allowed are"),
                 (1, ["edits", 0, "token"], 5000, "'token' of an edit is 5000, allowed are 0 to 319"),
                 (1, ["edits", 0, "position"], 0, "an edit of position 0, which is not editable"),
                 (1, ["edits", 0, "kind"], "steal", "'kind' of an edit is none of commit, replace, remask"),
                 (1, ["edits"], [{}] * 600, "'edits' of the round has 600 entries"),
                 (1, ["round"], 1.5, "'round' of the round is 1.5, allowed are 0 to"),
+                (1, ["round"], 4294967295, "round 4294967295 where round 0 is due"),
+                (2, ["round"], 0, "round 0 where round 1 is due"),
+                (3, ["round"], 1, "round 1 where round 2 is due"),
                 (1, ["forward"], "yes", "'forward' of the round is \"yes\", not true or false"),
                 (-1, ["ids"], [1], "1 ids at the end, "),
                 (-1, ["pieces", "-5"], "x", "a piece of what is no token (0 to 319)"),
@@ -171,18 +177,27 @@ class Replay(CliCase):
                 self.assert_fails(result, FAILURE, f"line {line % len(good) + 1}", says, "record it again")
                 self.assertNotIn(b"json.exception", result.stderr)
 
+    def test_a_round_behind_the_last_is_refused(self):
+        trace, _ = self.record("behind.jsonl", "--steps", 3)
+        with open(trace, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        lines[2]["finished"] = True
+        result = self.dllm("replay", write("behind.jsonl", "".join(json.dumps(line) + "\n" for line in lines)))
+        self.assert_fails(result, FAILURE, "line 4", "a round behind round 1, which finished the run")
+
     def test_a_trace_of_any_size_and_depth_is_refused_without_taking_the_memory(self):
         trace, _ = self.record("sized.jsonl", "--steps", 3)
         with open(trace, encoding="utf-8") as file:
             header = json.loads(file.readline())
         wide = {**header, "ids": [0] * (1 << 18), "editable": [1] * (1 << 18)}
-        a_round = {"round": 0, "forward": True, "rows": [], "edits": [], "finished": False, "plan": {
+        a_round = {"forward": True, "rows": [], "edits": [], "finished": False, "plan": {
             "positions": [], "want": 0, "domain": "raw", "allow_all": False, "temperature": 0, "top_p": 1, "top_k": 0,
             "guidance_scale": 0, "suppress_both": [], "suppress_confidence": []}}
         for name, text, says in [
                 ("long", "[" + "0," * (9 << 20), "line 1"), ("deep", "[" * (1 << 20), "nested over 6 deep"),
                 ("endless", "/dev/zero", "longer than 16 MiB"),
-                ("many", json.dumps(wide) + "\n" + (json.dumps(a_round) + "\n") * 600, "513 forwards of a canvas of"),
+                ("many", json.dumps(wide) + "\n" + "".join(
+                    json.dumps({"round": i, **a_round}) + "\n" for i in range(600)), "513 forwards of a canvas of"),
                 ("keys", '{"trace":1,"model":{' + ",".join(f'"{i}":0' for i in range(1 << 18)) + "}}", "not a text")]:
             with self.subTest(name=name):
                 file = text if text.startswith("/dev") else write(name + ".jsonl", text)

@@ -31,8 +31,6 @@ constexpr std::size_t kMaxStopIds = 1000;
 constexpr std::size_t kMaxTopList = 64;
 constexpr std::int64_t kMaxU32 = UINT32_MAX;
 constexpr std::int64_t kMaxI32 = INT32_MAX;
-// A sum of rounded floats.
-constexpr double kMaxProbability = 1.001;
 
 std::uint32_t edit_kind(const std::string& name) {
   for (std::uint32_t kind = DLLM_EDIT_COMMIT; kind <= DLLM_EDIT_COMMIT_REVOCABLE; ++kind) {
@@ -162,10 +160,10 @@ class TraceReader {
     TraceRow row;
     row.position = editable_position(from, "a row");
     row.sampled = from.integer<std::int32_t>("sampled", -1, last_id());
-    row.sampled_prob = from.number("sampled_prob");
+    row.sampled_prob = from.probability("sampled_prob");
     row.argmax = from.integer<std::int32_t>("argmax", -1, last_id());
-    row.top1_prob = from.number("top1_prob");
-    row.top2_prob = from.number("top2_prob");
+    row.top1_prob = from.probability("top1_prob");
+    row.top2_prob = from.probability("top2_prob");
     row.entropy = from.number("entropy");
     row.log_sum_exp = from.number("log_sum_exp");
     row.top_ids = from.integers<std::int32_t>("top_ids", kMaxTopList, -1, last_id());
@@ -202,9 +200,20 @@ class TraceReader {
     return edit;
   }
 
+  // Rounds count from 0, and one that finished is the last.
+  void check_order(const Fields& line) const {
+    const std::size_t due = trace_.rounds.size();
+    if (due > 0 && trace_.rounds.back().finished) {
+      throw Fault(fmt::format("a round behind round {}, which finished the run", due - 1));
+    }
+    const auto number = line.integer<std::uint32_t>("round", 0, kMaxU32);
+    if (number != due) throw Fault(fmt::format("round {} where round {} is due", number, due));
+  }
+
   TraceRound round(const Fields& line) const {
     TraceRound round;
-    round.round = line.integer<std::uint32_t>("round", 0, kMaxU32);
+    check_order(line);
+    round.round = static_cast<std::uint32_t>(trace_.rounds.size());
     round.forward = line.boolean("forward");
     round.plan = plan(line.object("plan", "the plan"));
     for (const TraceJson& from : line.list("rows", n_positions())) {

@@ -81,6 +81,11 @@ float Fields::number(const char* key) const {
   return number(key, -kLargest, kLargest);
 }
 
+float Fields::probability(const char* key) const {
+  if (at(key).is_null()) return std::numeric_limits<float>::quiet_NaN();
+  return number(key, 0, kMaxProbability);
+}
+
 std::vector<float> Fields::numbers(const char* key, std::size_t at_most, double least,
                                    double most) const {
   std::vector<float> out;

@@ -19,6 +19,9 @@ namespace dllm::cli {
 /// Keys in the order of the alphabet: the library finds them fast however many there are.
 using TraceJson = nlohmann::json;
 
+/// A sum of rounded floats may be a little above 1.
+constexpr double kMaxProbability = 1.001;
+
 /// What is wrong with a line; the reader adds file and line number.
 class Fault : public std::runtime_error {
  public:
@@ -38,6 +41,8 @@ class Fields {
   std::string text(const char* key) const;
   /// Null is NaN, as the writer has it. Throws Fault beyond what a float holds.
   float number(const char* key) const;
+  /// From 0 to 1, or null as above.
+  float probability(const char* key) const;
   /// Finite, from `least` to `most`.
   float number(const char* key, double least, double most) const;
   std::uint64_t seed(const char* key) const;
