@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "dllm/error.hpp"
+#include "plugin/foreign_memory.hpp"
 #include "plugin/foreign_text.hpp"
 
 namespace dllm {
@@ -124,6 +125,8 @@ std::variant<std::vector<OptionInfo>, std::string> read_option_infos(const dllm_
     return fmt::format("{} options, at most {} are allowed", count, kMaxOptions);
   }
   if (count > 0 && infos == nullptr) return fmt::format("{} options and no list", count);
+  std::string unreadable = judge_memory(infos, count * kFirstInfoBytes, alignof(dllm_option_info));
+  if (!unreadable.empty()) return "their list: " + unreadable;
   std::vector<OptionInfo> out(count);
   // A plugin of an older minor has a smaller struct: its own size is the stride of its list.
   const std::size_t stride = count > 0 ? infos->struct_size : 0;

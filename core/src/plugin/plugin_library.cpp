@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "plugin/foreign_memory.hpp"
 #include "plugin/foreign_text.hpp"
 #include "plugin/option_infos.hpp"
 #include "plugin/preset_infos.hpp"
@@ -86,6 +87,8 @@ Refusal accept_sampler(const void* entry_result, PluginRecord& record) {
   constexpr std::size_t kFirstTableBytes =
       offsetof(dllm_sampler_v1, get_extension) + sizeof(dllm_sampler_v1::get_extension);
   const auto* table = static_cast<const dllm_sampler_v1*>(entry_result);
+  const std::string fact = judge_memory(table, kFirstTableBytes, alignof(dllm_sampler_v1));
+  if (!fact.empty()) return {"its sampler table: " + fact, kReport};
   if (table->struct_size < kFirstTableBytes) {
     return {fmt::format("its sampler table has {} bytes, ABI 1.0 needs {}", table->struct_size,
                         kFirstTableBytes),

@@ -8,6 +8,7 @@
 
 #include "dllm/error.hpp"
 #include "dllm_sdk/presets_abi.h"
+#include "plugin/foreign_memory.hpp"
 #include "plugin/foreign_text.hpp"
 #include "plugin/option_infos.hpp"
 
@@ -47,6 +48,9 @@ std::string copy_preset(const dllm_preset& from, const std::vector<OptionInfo>& 
                        from.values == nullptr ? std::string("no list")
                                               : fmt::format("{} are allowed", kMaxListed));
   }
+  if (std::string fact = judge_memory(from.values, from.n_values); !fact.empty()) {
+    return fmt::format("the list of {}: {}", owner, fact);
+  }
   for (const dllm_preset_value& pair : std::span(from.values, from.n_values)) {
     const std::string option = text_of(pair.option);
     const std::string value = text_of(pair.value);
@@ -68,6 +72,7 @@ std::string copy_alias(const dllm_option_alias& from, const std::vector<OptionIn
 }
 
 std::string judge_table(const dllm_presets_v1& table) {
+  if (std::string fact = judge_memory(&table); !fact.empty()) return "their table: " + fact;
   if (table.struct_size < sizeof(dllm_presets_v1)) {
     return fmt::format("their table has {} bytes, {} are needed", table.struct_size,
                        sizeof(dllm_presets_v1));
@@ -78,7 +83,9 @@ std::string judge_table(const dllm_presets_v1& table) {
         "{} presets and {} aliases; at most {} of each are allowed, with their lists",
         table.n_presets, table.n_aliases, kMaxListed);
   }
-  return {};
+  std::string fact = judge_memory(table.presets, table.n_presets);
+  if (fact.empty()) fact = judge_memory(table.aliases, table.n_aliases);
+  return fact.empty() ? fact : "a list of theirs: " + fact;
 }
 
 }  // namespace

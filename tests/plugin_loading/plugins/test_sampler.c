@@ -73,6 +73,15 @@ static char long_text[100000];
 #ifndef TEST_PRESETS_SIZE
 #define TEST_PRESETS_SIZE sizeof(dllm_presets_v1)
 #endif
+#ifndef TEST_PRESET_VALUES
+#define TEST_PRESET_VALUES preset_values
+#endif
+#ifndef TEST_PRESET_LIST
+#define TEST_PRESET_LIST presets
+#endif
+#ifndef TEST_OPTIONS
+#define TEST_OPTIONS options
+#endif
 #ifndef TEST_ALIAS_OPTION
 #define TEST_ALIAS_OPTION "at_once"
 #endif
@@ -198,11 +207,15 @@ static const dllm_option_info options[] = {
 #endif
 };
 
-#ifdef TEST_PRESETS
+#ifdef TEST_EXTENSION_AT /* an address that is none */
+static const void* get_extension(const char* name) {
+  return strcmp(name, TEST_EXTENSION) == 0 ? (const void*)TEST_EXTENSION_AT : NULL;
+}
+#elif defined(TEST_PRESETS)
 static const dllm_preset_value preset_values[] = {{TEST_PRESET_OPTION, TEST_PRESET_VALUE}};
-static const dllm_preset presets[] = {{TEST_PRESET_NAME, "four at once", preset_values, 1, 0}};
+static const dllm_preset presets[] = {{TEST_PRESET_NAME, "four at once", TEST_PRESET_VALUES, 1, 0}};
 static const dllm_option_alias aliases[] = {{"speed", "fast", TEST_ALIAS_OPTION, "8"}};
-static const dllm_presets_v1 preset_table = {TEST_PRESETS_SIZE, 1, presets, aliases, 1, 0};
+static const dllm_presets_v1 preset_table = {TEST_PRESETS_SIZE, 1, TEST_PRESET_LIST, aliases, 1, 0};
 
 static const void* get_extension(const char* name) {
   return strcmp(name, DLLM_EXTENSION_PRESETS) == 0 ? &preset_table : NULL;
@@ -219,7 +232,7 @@ static const void* get_extension(const char* name) {
 
 static const dllm_sampler_v1 table = {TEST_TABLE_SIZE,
                                       sizeof options / sizeof options[0],
-                                      options,
+                                      TEST_OPTIONS,
                                       create,
                                       destroy,
                                       start,
@@ -245,6 +258,9 @@ const void* dllm_plugin_entry(const dllm_host_v1* host, dllm_error* error) {
 #ifdef TEST_START_FILLS_BUFFER
   memset(error->message, 'x', sizeof error->message); /* no terminator */
   return NULL;
+#endif
+#ifdef TEST_TABLE_AT
+  return (const void*)TEST_TABLE_AT;
 #endif
   return &table;
 }
