@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from cli_case import CliCase, environment, main, model, parse_one_json, path
+from cli_case import CliCase, environment, main, model, parse_one_json, path, write
 
 MOMENTS = 14
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -88,6 +88,45 @@ class AnyMoment(CliCase):
                     self.assertTrue(os.path.exists(place))
             if os.path.exists(place):
                 os.remove(place)
+
+    def wait_for(self, process, happened):
+        end = time.monotonic() + 60
+        while not happened():
+            self.assertIsNone(process.poll(), "it ended by itself")
+            self.assertLess(time.monotonic(), end, "it never came there")
+            time.sleep(0.01)
+
+    def test_while_a_pipe_waits_for_its_reader(self):
+        pipe = path("nobody.fifo")
+        os.mkfifo(pipe)
+        for option, number in (("--record", signal.SIGINT), ("--dump-step-stats", signal.SIGTERM)):
+            process = self.start("run", "-m", model("random", context=256), "-p", "Hi", "-n", 4, option, pipe)
+            sleeps = [0]
+
+            def is_waiting():
+                with open(f"/proc/{process.pid}/stat", encoding="utf-8") as file:
+                    sleeps[0] = sleeps[0] + 1 if file.read().rsplit(")", 1)[1].split()[0] == "S" else 0
+                return sleeps[0] == 10
+            self.wait_for(process, is_waiting)
+            process.send_signal(number)
+            out, message = process.communicate(timeout=100)
+            with self.subTest(option=option):
+                self.assertEqual((process.returncode, out), (128 + number, b""), message)
+                self.assertIn(f"error: interrupted while opening '{pipe}' ({option})".encode(), message)
+
+    def test_while_a_long_prompt_is_tokenised(self):
+        """There is nothing to finish yet, so the first signal ends it at once, as the default action does."""
+        text = write("long.txt", "ab " * (16 << 20))
+        process = self.start("run", "-m", model("random", context=256), "-f", text, "-n", 4)
+
+        def has_read():
+            with open(f"/proc/{process.pid}/io", encoding="utf-8") as file:
+                return int(file.readline().split()[1]) >= os.path.getsize(text)
+        self.wait_for(process, has_read)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, message = process.communicate(timeout=100)
+        self.assertEqual((process.returncode, out), (-signal.SIGINT, b""), message)
 
     def test_signals_ignored_from_the_start_stay_ignored(self):
         def ignored():

@@ -120,7 +120,7 @@ CapturedOutput::CapturedOutput()
     if (fd >= 0) ::close(fd);
   }
   throw Error(ErrorCode::resource, fmt::format("no file for the check: {}", std::strerror(error)),
-              {}, "raise the limit on open files (ulimit -n)");
+              "dllm check-plugin", "raise the limit on open files (ulimit -n)");
 }
 
 CapturedOutput::~CapturedOutput() {

@@ -72,8 +72,8 @@ Apart run_apart(const std::function<std::string()>& work, std::chrono::seconds l
   const pid_t child = ::pipe(ends.data()) == 0 ? ::fork() : -1;
   if (child < 0) {
     throw Error(ErrorCode::resource,
-                fmt::format("no child process for the check: {}", std::strerror(errno)), {},
-                "raise the limit on processes (ulimit -u)");
+                fmt::format("no child process for the check: {}", std::strerror(errno)),
+                "dllm check-plugin", "raise the limit on processes (ulimit -u)");
   }
   if (child == 0) {
     ::close(ends[0]);

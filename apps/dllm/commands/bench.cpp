@@ -162,10 +162,10 @@ int bench_command(const Settings& settings, Console& console) {
   const SamplerChoice sampler = choose_sampler(runtime->plugins(), settings);
   const BackendChoice backend = choose_backend(*runtime, settings);
   const std::optional<PromptText> prompt = read_given_prompt(settings, console);
-  install_interrupt_handler();
 
   const Stopwatch load_watch;
   const RunPlan plan = plan_bench(*runtime, settings, sampler, prompt, choose_seed(settings));
+  install_interrupt_handler();
   const LoadedModel loaded = load_model(*runtime, backend, plan.model, console);
   BenchResult result = describe(plan, backend, loaded);
   result.load_ms = load_watch.elapsed_ms();
@@ -179,8 +179,7 @@ int bench_command(const Settings& settings, Console& console) {
     console.warning(fmt::format("backend {} does not tell the stages of a step", result.backend));
 
   result.repeats = measure(plan, loaded, result.work, console);
-  if (result.repeats.empty())
-    throw Error(ErrorCode::interrupted, "interrupted before a repeat was complete");
+  if (result.repeats.empty()) end_interrupted("before a repeat was complete", plan.model.path);
   result.memory = loaded.backend->memory_report();
   result.peak_memory_bytes = peak_memory_bytes();  // before the peak takes memory of its own
   if (!trace.empty() && !interrupted()) trace_step(trace, plan, loaded, result, console);

@@ -103,12 +103,12 @@ int logits_command(const Settings& settings, Console& console) {
   const std::unique_ptr<Runtime> runtime = make_runtime(settings, console);
   const BackendChoice backend = choose_backend(*runtime, settings);
   LogitsInput input = read_input(settings, console);
-  install_interrupt_handler();
 
   const KnownModel model = open_known_model(*runtime, settings);
   if (!settings.has("tokens")) {
     input.ids = prompt_ids(*model.tokenizer, settings, input.prompt);
   }
+  install_interrupt_handler();
   check_ids(input.ids, model.info);
   const std::vector<std::uint32_t> rows = choose_rows(settings, input.ids.size());
   const LoadedModel loaded = load_model(*runtime, backend, model, console);

@@ -227,10 +227,10 @@ int run_command(const Settings& settings, Console& console) {
   PromptText prompt;
   prompt.system = read_system(settings);
   prompt.text = read_prompt(settings, console);
-  install_interrupt_handler();
 
   const Stopwatch load_watch;
   const RunPlan plan = plan_run(*runtime, settings, sampler, prompt, choose_seed(settings));
+  install_interrupt_handler();
   const Watchers watchers = make_watchers(settings, plan, console);  // a bad path is found now
   const LoadedModel loaded = load_model(*runtime, backend, plan.model, console);
   const double load_ms = load_watch.elapsed_ms() - plan.prompt_ms;

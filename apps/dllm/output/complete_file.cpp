@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "dllm/error.hpp"
+#include "output/open_output.hpp"
 
 namespace dllm::cli {
 namespace {
@@ -31,13 +32,7 @@ CompleteFile::CompleteFile(const std::string& path, std::string option)
     : target_(real_target(path)), option_(std::move(option)) {
   const bool direct = takes_bytes_as_they_come(path);
   const std::string name = direct ? path : fmt::format("{}.{}.part", target_, ::getpid());
-  errno = 0;
-  out_.open(name, std::ios::binary | std::ios::trunc);
-  if (!out_) {
-    throw Error(ErrorCode::bad_usage,
-                fmt::format("cannot write '{}': {}", path, std::strerror(errno)), option_,
-                "give a file that can be written");
-  }
+  open_output(out_, name, path, option_);
   if (!direct) written_ = name;
 }
 

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <csignal>
 
+#include "dllm/error.hpp"
+
 namespace dllm::cli {
 namespace {
 
@@ -26,6 +28,11 @@ void install_interrupt_handler() {
 }
 
 bool interrupted() noexcept { return noted_signal != 0; }
+
+void end_interrupted(const std::string& during, const std::string& where) {
+  throw Error(ErrorCode::interrupted, "interrupted " + during, where,
+              "give the command again for a result");
+}
 
 int interrupt_status() noexcept { return 128 + noted_signal; }
 

@@ -132,8 +132,8 @@ LoadedModel load_model(const Runtime& runtime, const BackendChoice& backend,
                        const KnownModel& model, Console& console) {
   LoadedModel loaded;
   loaded.backend = backend.record->backend->create(backend.options, runtime.log());
-  const auto progress = [&console](std::uint64_t done, std::uint64_t total) {
-    if (interrupted()) throw Error(ErrorCode::interrupted, "interrupted while loading the model");
+  const auto progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (interrupted()) end_interrupted("while loading the model", model.path);
     if (total != 0) console.status(fmt::format("loading {:3} %", 100 * done / total));
   };
   loaded.model = model.factory->load(model.file, *loaded.backend, runtime.log(), progress);

@@ -2,24 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "dllm/error.hpp"
 #include "output/json.hpp"
+#include "output/open_output.hpp"
 #include "trace/trace.hpp"
 
 namespace dllm::cli {
 
 StepStatsFile::StepStatsFile(const std::string& path, const Tokenizer& tokenizer)
     : path_(path), tokenizer_(tokenizer) {
-  errno = 0;
-  out_.open(path, std::ios::binary | std::ios::trunc);
-  if (out_) return;
-  throw Error(ErrorCode::bad_usage,
-              fmt::format("cannot write '{}': {}", path, std::strerror(errno)), "--dump-step-stats",
-              "give a file that can be written");
+  open_output(out_, path, path, "--dump-step-stats");
 }
 
 void StepStatsFile::on_step(const StepView& view) {
