@@ -14,8 +14,8 @@ void open_output(std::ofstream& out, const std::string& name, const std::string&
   errno = 0;
   out.open(name, std::ios::binary | std::ios::trunc);
   if (out) return;
-  if (errno ==
-      EINTR) {  // a pipe that nobody reads; handlers of signals that end a run interrupt it
+  // A pipe that nobody reads: the handlers of signals that end a run interrupt the wait.
+  if (errno == EINTR) {
     throw Error(ErrorCode::interrupted, fmt::format("interrupted while opening '{}'", path), option,
                 "give the command again for a result");
   }
