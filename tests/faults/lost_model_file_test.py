@@ -43,7 +43,7 @@ class CutShort(CliCase):
         self.assertIn(FAILURE, statuses, "no moment came early enough to matter")
 
     def test_run(self):
-        self.check_every_moment(["run", "-m", None, "-p", "12 + 30", "-n", 32, "--json"])
+        self.check_every_moment(["run", "-m", None, "-p", "12 + 30", "-n", 8, "--json"])
 
     def test_tokenize(self):
         self.check_every_moment(["tokenize", "-m", None, "-p", "12 + 30", "--json"])
