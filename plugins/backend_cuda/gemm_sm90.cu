@@ -25,12 +25,16 @@ constexpr std::uint32_t kMostStages = 12;
 constexpr std::uint32_t kAlignment = 1024;  // of a stage: eight swizzled rows
 constexpr std::uint32_t kSharedBytes = 227 * 1024;
 constexpr std::uint32_t kBarrierBytes = 2 * kMostStages * 8;
-constexpr std::uint32_t kHeaderBytes = 4 * kAlignment;  // barriers and scales, before the stages
+constexpr std::uint32_t kWidestTokens = 256;  // with two consumers, whose inputs are not split
+constexpr std::uint32_t kHeaderBytes = 5 * kAlignment;  // barriers and scales, before the stages
 static_assert(kBarrierBytes + 2 * kMostConsumers * kMostTokens * 4 <= kHeaderBytes);
+static_assert(kBarrierBytes + 2 * 2 * kWidestTokens * 4 <= kHeaderBytes);
+static_assert(kWidestTokens <= Panel::kSpareRows);
 
 enum class Kind {
   parts,    // tiles take a part of the inputs each, which meet in memory
   in_turn,  // a tile takes all parts, one after the other
+  whole,    // there is one part
   gated     // half of a tile is rows of gate, half the same rows of up; one part
 };
 
@@ -157,13 +161,24 @@ struct Consumer {
   // The same of all n units, whose parts of `part` units are added in their order.
   __device__ __forceinline__ void accumulate_parts(std::uint32_t n, std::uint32_t part,
                                                    float (&acc)[kTokens / 2]) {
-    float sums[kTokens / 2];
-#pragma unroll
-    for (float& each : acc) each = 0;  // 0 + x = x but for the sign of 0, which no result shows
-    for (std::uint32_t begin = 0; begin < n; begin += part) {
-      accumulate(min(part, n - begin), sums);
+    float sums[kTokens / 2];  // of the running part
+    std::uint32_t even[4][4];
+    std::uint32_t odd[4][4];
+    std::uint32_t left = part;
+    const auto take = [&](const std::uint32_t(&operand)[4][4], std::uint32_t(&next)[4][4],
+                          bool last) {
+      turn(operand, next, left == part, last, sums);
+      if (--left > 0 && !last) return;
+      left = part;
 #pragma unroll
       for (int i = 0; i < kTokens / 2; ++i) acc[i] += sums[i];
+    };
+#pragma unroll
+    for (float& each : acc) each = 0;  // 0 + x = x but for the sign of 0, which no result shows
+    unpack(even);
+    for (std::uint32_t u = 0; u < n; u += 2) {
+      take(even, odd, u + 1 == n);
+      if (u + 1 < n) take(odd, even, u + 2 == n);
     }
   }
 };
@@ -177,6 +192,22 @@ __device__ __forceinline__ void sum_tile(const GemmArgs& a, Ring<kTokens, kConsu
     at.accumulate_parts(n, a.units_per_split, acc);
   } else {
     at.accumulate(n, acc);
+  }
+}
+
+// Results that are added to are read several at a time: a read waits for the stores before it.
+template <int kTokens>
+__device__ __forceinline__ void store_sums(const float (&acc)[kTokens / 2], const ResultRows& rows,
+                                           std::uint32_t scales) {
+  constexpr int kBatch = kTokens % 40 == 0 ? 5 : 4;
+#pragma unroll
+  for (int n = 0; n < kTokens / 8; n += kBatch) {
+    float4 there[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch && n + b < kTokens / 8; ++b) there[b] = rows.there(n + b);
+#pragma unroll
+    for (int b = 0; b < kBatch && n + b < kTokens / 8; ++b)
+      rows.store(n + b, four(acc, n + b), scales_of(scales, n + b), there[b]);
   }
 }
 
@@ -204,9 +235,8 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
     const Tile tile = tile_of<kConsumers>(plan, number);
     const std::uint32_t n = units_of<kKind>(a, tile).count;
     const std::uint32_t tile_row = first_tile_row<kTokens>(a.panel, tile.token_tile);
-    keep_scales<kTokens>(a.panel, tile_row, consumer, ring.scales(consumer));
-    if constexpr (kKind == Kind::gated)
-      keep_scales<kTokens>(a.products, tile_row, consumer, ring.product_scales(consumer));
+    const TileScales<kTokens> scales(a.panel, tile_row);
+    const TileScales<kTokens> product_scales(kKind == Kind::gated ? a.products : a.panel, tile_row);
     const std::uint32_t block = tile.first_block + consumer;
     const bool exists = kKind == Kind::gated || block < a.n_blocks;
     const GemmPart& part = a.part_of(kKind != Kind::gated && exists ? block : 0);
@@ -215,6 +245,10 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
       sum_tile<decltype(form)::value, kTokens, kConsumers, kKind>(a, ring, n, consumer, warp, lane,
                                                                   acc);
     });
+    consumer_sync(consumer);  // the tile before is stored
+    scales.keep(ring.scales(consumer));
+    if constexpr (kKind == Kind::gated) product_scales.keep(ring.product_scales(consumer));
+    consumer_sync(consumer);
     if constexpr (kKind == Kind::gated) {
       // Columns that fill up the last tile lie beyond the panel.
       const std::uint32_t col = block * (kBlockRows / 2) + 8 * warp;
@@ -226,13 +260,13 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
     if (!exists) continue;
     const ResultRows rows(a, part, block * kBlockRows - part.first_col + warp * kUnitRows, tile_row,
                           lane);
-    if (plan.n_parts > 1) {
-      meet<kTokens, kConsumers>(a, plan, tile, consumer, acc, rows, ring.scales(consumer));
-      continue;
+    if constexpr (kKind == Kind::parts) {
+      if (plan.n_parts > 1) {
+        meet<kTokens, kConsumers>(a, plan, tile, consumer, acc, rows, ring.scales(consumer));
+        continue;
+      }
     }
-#pragma unroll
-    for (int n = 0; n < kTokens / 8; ++n)
-      rows.store(n, four(acc, n), scales_of(ring.scales(consumer), n), rows.there(n));
+    store_sums<kTokens>(acc, rows, ring.scales(consumer));
   }
 }
 
@@ -423,7 +457,9 @@ void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream
     consider(choice<64, 3, Kind::parts>(args, device));
     consider(choice<32, 3, Kind::parts>(args, device));
   }
-  if (args.n_splits > 1) {
+  if (args.n_splits == 1) {
+    consider(choice<256, 2, Kind::whole>(args, device));
+  } else {
     consider(choice<160, 2, Kind::in_turn>(args, device));
     consider(choice<128, 2, Kind::in_turn>(args, device));
   }
@@ -432,6 +468,7 @@ void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream
 
 void launch_gated_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream) {
   Best best;
+  best.consider(choice<256, 2, Kind::gated>(args, device));
   best.consider(choice<160, 3, Kind::gated>(args, device));
   best.consider(choice<128, 3, Kind::gated>(args, device));
   best.consider(choice<96, 3, Kind::gated>(args, device));

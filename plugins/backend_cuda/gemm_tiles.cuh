@@ -51,19 +51,34 @@ struct Parts {
   static constexpr std::uint32_t kStep = kConsumers * (kTokens / 8) * 128;  // from part to part
 };
 
-// Scales of the tile's input rows: every consumer keeps them in shared memory, because reads of
-// global memory would wait for the stores of results before them.
+// Scales of the tile's input rows: read before its products, whose time the reading takes, and kept
+// in shared memory by every consumer after them, because reads of global memory would wait for the
+// stores of results before them.
 template <int kTokens>
-__device__ __forceinline__ void keep_scales(const Panel& panel, std::uint32_t tile_row,
-                                            std::uint32_t consumer, std::uint32_t scales) {
-  const std::uint32_t last = panel.first_row + panel.n_rows - 1;
-  consumer_sync(consumer);  // the tile before is stored
-  for (std::uint32_t i = threadIdx.x % 128; i < kTokens; i += 128)
-    asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(scales + 4 * i),
-                 "f"(panel.row_scale[min(tile_row + i, last)])
-                 : "memory");
-  consumer_sync(consumer);
-}
+class TileScales {
+ public:
+  __device__ __forceinline__ TileScales(const Panel& panel, std::uint32_t tile_row) {
+    const std::uint32_t last = panel.first_row + panel.n_rows - 1;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      values_[i] = panel.row_scale[min(tile_row + threadIdx.x % 128 + 128 * i, last)];
+  }
+
+  /// Between two consumer_sync().
+  __device__ __forceinline__ void keep(std::uint32_t scales) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const std::uint32_t at = threadIdx.x % 128 + 128 * i;
+      if (at < kTokens)
+        asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(scales + 4 * at), "f"(values_[i])
+                     : "memory");
+    }
+  }
+
+ private:
+  static constexpr int kCount = (kTokens + 127) / 128;
+  float values_[kCount];
+};
 
 __device__ __forceinline__ float2 scales_of(std::uint32_t scales, std::uint32_t n) {
   float2 two;

@@ -214,6 +214,58 @@ TEST_F(CudaLinearTiles, StagesAreFilledAgain) {
   }
 }
 
+// Tiles of 256 input rows are taken where matrices have many rows, too: two of them, the second
+// full or not, against the same rows 64 at a time.
+TEST_F(CudaLinearTiles, ManyRowsOfTallMatricesGiveWhatFewGive) {
+  constexpr std::uint32_t kWidth = 256;
+  constexpr std::uint32_t kFfn = 12288;
+  constexpr std::uint32_t kMost = 512;
+  constexpr std::uint32_t kFew = 64;
+  const auto values = random_floats(std::size_t{kMost} * kWidth, 5, 3);
+  for (const DType type : {DType::q4_k, DType::q6_k}) {
+    SCOPED_TRACE(std::string(dtype_name(type)));
+    WeightFile file;
+    file.add("gate", type, kFfn, kWidth, 1);
+    file.add("up", type, kFfn, kWidth, 2);
+    file.add("down", type, kWidth, kFfn, 3);
+    file.add("tall", type, 2 * kFfn, kWidth, 4);
+    file.add_vector("norm", random_floats(kWidth, 4, 1));
+    const auto gate = file.import_to(backend(), "gate");
+    const auto up = file.import_to(backend(), "up");
+    const auto down = file.import_to(backend(), "down", WeightRole::row_split);
+    const auto tall = file.import_to(backend(), "tall");
+    const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+    // Rows [first, first + n): through the gated layer, then through `tall`.
+    const auto run = [&](std::uint32_t first, std::uint32_t n) {
+      const auto begin = values.begin() + std::ptrdiff_t{first} * kWidth;
+      const auto x = fill({begin, begin + std::ptrdiff_t{n} * kWidth}, kWidth);
+      std::vector<float> out(std::size_t{n} * 2 * kFfn);
+      backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
+      backend().logits(x->rows(n), *norm, kEps, *tall, out);
+      return out;
+    };
+    std::vector<float> few;
+    for (std::uint32_t first = 0; first < kMost; first += kFew) {
+      const std::vector<float> part = run(first, kFew);
+      few.insert(few.end(), part.begin(), part.end());
+    }
+    for (const std::uint32_t n : {kMost - 9, kMost}) {
+      SCOPED_TRACE("rows " + std::to_string(n));
+      expect_same(run(0, n), {few.begin(), few.begin() + std::ptrdiff_t{n} * 2 * kFfn});
+    }
+    const Rows x = to_rows({values.begin(), values.begin() + kWidth}, kWidth);
+    const auto normed = [&](const Rows& rows) {
+      return oracle_norm(rows, file.vector("norm"), static_cast<double>(kEps));
+    };
+    Rows hidden = oracle_linear(file.decoded("down"),
+                                oracle_gated(file.decoded("gate"), file.decoded("up"), normed(x)));
+    for (std::uint32_t i = 0; i < kWidth; ++i) hidden[0][i] += x[0][i];
+    few.resize(2 * kFfn);
+    EXPECT_LT(relative_error(few, oracle_linear(file.decoded("tall"), normed(hidden))),
+              4 * kMeanError);
+  }
+}
+
 class CudaLinearRange : public CudaTest {};
 
 // A long row of gate and of up: most products are far below the bound that their scale is made from
