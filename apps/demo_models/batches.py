@@ -93,7 +93,7 @@ class Pool:
 
 
 def unpack(rows, length, eos):
-    """tokens [rows, length] int64, prompt lengths [rows], answer lengths [rows] (with the end-of-turn token)."""
+    """tokens [rows, length] int64; [rows] each: prompt lengths, answer lengths (with the end-of-turn token), 1 if one answer."""
     tokens = rows.new_full((len(rows), length), eos)
     tokens[:, :min(length, LONGEST)] = rows[:, HEAD:HEAD + length]
-    return tokens.long(), rows[:, 0].long(), rows[:, 1].long()
+    return (tokens.long(), *rows[:, :HEAD].long().unbind(1))

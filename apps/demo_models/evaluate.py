@@ -13,7 +13,8 @@ from pathlib import Path
 
 import torch
 
-from evaluate_rules import HERE, RATES, RECORD_SHA256, WINDOW, held_out_set, is_right, prompts_of, record_set, validation_set
+from evaluate_rules import (HERE, RATES, RECORD_PART, RECORD_SHA256, RECORD_SKIPPED, WINDOW, held_out_set, is_right, prompts_of,
+                            record_set, validation_set)
 from generator import TASKS
 from sampling import decode
 from tokenizer import Tokenizer
@@ -40,9 +41,9 @@ def write_record(folder: Path):
         raise ValueError(f"{folder}: SHA-256 {digest}, but the recorded set has {RECORD_SHA256}; use an empty folder")
 
 
-def accuracy(model, tokenizer, rates, per_task=None, window=WINDOW, tasks=tuple(TASKS), folder=HERE / "heldout"):
+def accuracy(model, tokenizer, rates, per_task=None, window=WINDOW, tasks=tuple(TASKS), folder=HERE / "heldout", skip=0):
     """{task: {rate: share right}}, and the wrong answers at the first rate."""
-    cases = [(task, row) for task in map(TASKS.get, tasks) for row in prompts_of(task, per_task, folder)]
+    cases = [(task, row) for task in map(TASKS.get, tasks) for row in prompts_of(task, per_task, folder, skip)]
     # Rows of similar length together: less padding.
     cases.sort(key=lambda case: len(tokenizer.prompt_ids(case[1]["prompt"])))
     table, wrong = {name: {} for name in tasks}, []
@@ -66,16 +67,17 @@ def markdown(table, rates) -> str:
         kind = "exact match" if TASKS[name].one_answer else "checker"
         lines.append(f"| {name} | {kind} | " + " | ".join(f"{100 * row[r]:.0f}" for r in rates) + " |")
     exact = [row for name, row in table.items() if TASKS[name].one_answer]
-    means = [100 * sum(row[rate] for row in exact) / len(exact) for rate in rates]
-    lines.append("| mean of exact match | | " + " | ".join(f"{mean:.1f}" for mean in means) + " |")
+    if exact:
+        means = [100 * sum(row[rate] for row in exact) / len(exact) for rate in rates]
+        lines.append("| mean of exact match | | " + " | ".join(f"{mean:.1f}" for mean in means) + " |")
     return "\n".join(lines) + "\n"
 
 
-def report(model, tokenizer, out: Path, label: str, rates, per_task, tasks=tuple(TASKS), folder=HERE / "heldout"):
+def report(model, tokenizer, out: Path, label: str, rates, per_task, tasks=tuple(TASKS), folder=HERE / "heldout", skip=0):
     started = time.monotonic()
-    table, wrong = accuracy(model, tokenizer, rates, per_task, tasks=tasks, folder=folder)
+    table, wrong = accuracy(model, tokenizer, rates, per_task, tasks=tasks, folder=folder, skip=skip)
     stem = f"{tokenizer.architecture}-{label}"
-    prompts = {name: len(prompts_of(TASKS[name], per_task, folder)) for name in tasks}
+    prompts = {name: len(prompts_of(TASKS[name], per_task, folder, skip)) for name in tasks}
     (out / f"{stem}.json").write_text(json.dumps({"window": WINDOW, "prompts": prompts, "accuracy": table}, indent=1) + "\n")
     (out / f"{stem}.md").write_text(markdown(table, rates))
     (out / f"{stem}-wrong.jsonl").write_text("".join(json.dumps(w) + "\n" for w in wrong))
@@ -96,6 +98,8 @@ def main():
     parser.add_argument("gguf", type=Path, nargs="?")
     parser.add_argument("--out", type=Path, default=Path("."))
     parser.add_argument("--per-task", type=int, help="at most; default: all of heldout/")
+    parser.add_argument("--record", action="store_true",
+                        help="of the folder --prompts, the part that counts for this model, at one token a step")
     parser.add_argument("--rates", type=lambda s: tuple(map(int, s.split(","))), default=RATES, help="tokens per step")
     parser.add_argument("--tasks", type=lambda s: tuple(s.split(",")), default=tuple(TASKS))
     parser.add_argument("--label", default="quantized", help="part of the names of the files written")
@@ -115,8 +119,12 @@ def main():
     model = export_gguf.load(args.gguf).to("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = Tokenizer(model.config.architecture)
     args.out.mkdir(parents=True, exist_ok=True)
+    skip = 0
+    if args.record:
+        skip, args.per_task, args.rates = RECORD_SKIPPED[tokenizer.architecture], RECORD_PART, (1,)
+        args.tasks = tuple(task.name for task in TASKS.values() if task.one_answer)
     with torch.no_grad():
-        report(model, tokenizer, args.out, args.label, args.rates, args.per_task, args.tasks, args.prompts)
+        report(model, tokenizer, args.out, args.label, args.rates, args.per_task, args.tasks, args.prompts, skip)
         if not args.no_samples:
             write_samples(model, tokenizer, args.out)
 

@@ -65,16 +65,20 @@ def metadata_of(config: Config, tokenizer, n_parameters: int) -> dict:
     return meta
 
 
+def kind_of(architecture: str, parameter: str) -> str:
+    """The type that the file holds a matrix in."""
+    return "Q5_K" if parameter in SMALLER[architecture] else "Q6_K"
+
+
 def write(model: DiffusionModel, tokenizer, path: Path, exact: bool = False) -> None:
     """exact: everything as F32, to see what quantisation costs. The file appears at once, never in part."""
     config = model.config
-    small = SMALLER[config.architecture]
-    tensors = [("token_embd.weight", "Q6_K", model.embedding), ("output_norm.weight", "F32", model.output_norm)]
+    tensors = [("token_embd.weight", kind_of(config.architecture, "embedding"), model.embedding), ("output_norm.weight", "F32", model.output_norm)]
     for layer in range(config.layers):
         for parameter, name in TENSORS.items():
             if hasattr(model, parameter):
                 values = getattr(model, parameter)[layer]
-                kind = "F32" if values.dim() == 1 else "Q5_K" if parameter in small else "Q6_K"
+                kind = "F32" if values.dim() == 1 else kind_of(config.architecture, parameter)
                 tensors.append((f"blk.{layer}.{name}", kind, values))
     packed = [(name, kind, tuple(values.shape)[::-1], encode(values, kind))
               for name, kind, values in ((name, "F32" if exact else kind, values) for name, kind, values in tensors)]

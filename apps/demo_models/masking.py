@@ -10,11 +10,11 @@ from batches import unpack
 from examples import HEAD
 
 LEAST_T = 0.1                        # 1/t is cut here; below it, the weight would be mostly variance
-PADDING_TOKENS = 3.0                 # all padding of a row weighs as much as this many answer tokens
+PADDING_TOKENS = 3.0                 # all padding of a row with many right answers weighs as much as this many of its tokens
 # Shares of rows that are masked as decoding meets them, see mask_rows.
 BLOCK_ROWS = {"llada": 0.35, "dream": 0.15}
 PADDING_SHOWN = {"llada": 0.0, "dream": 0.0}
-COMMON_SHOWN = {"llada": 0.1, "dream": 0.1}
+COMMON_SHOWN = {"llada": 0.1, "dream": 0.0}
 N_COMMON = 120
 BLOCK_SIZES = (32, 32, 32, 16, 64)   # drawn per row
 # Unmasking: how much of a block's answer is still hidden at each state after the first; with the weight of later blocks.
@@ -33,20 +33,25 @@ def common_tokens(pool, tokenizer):
     return counts >= counts.sort(descending=True).values[N_COMMON]
 
 
-def position_weights(at, answer):
-    """at [rows, length] (position in the answer), answer [rows] -> the weight of each position.
+def position_weights(at, answer, one_answer):
+    """at [rows, length] (position in the answer), answer, one_answer [rows] -> the weight of each position.
 
-    Between one weight per row (LLaDA) and one per token: long answers count more, but not in proportion.
+    Rows: long answers count more, but not in proportion. Where there is one right answer all positions of a row weigh the
+    same, padding too: a weight that depends on what a position truly holds teaches wrong probabilities. With padding at a
+    twentieth of a token's weight, a network in doubt whether the text has ended gives text twenty times its chance, and
+    decoding commits places of digits that are not there. Texts that may have any length want just that: with true
+    probabilities their window fills with padding from its far end, more than the story had room for.
     """
     padding = at >= answer[:, None]
     of_padding = (PADDING_TOKENS / padding.sum(1, keepdim=True).clamp(min=1)).clamp(max=1.0)
-    return torch.where(padding, of_padding, 1.0) * answer[:, None].float().rsqrt()
+    of_padding = torch.where(one_answer[:, None] > 0, 1.0, of_padding)
+    return torch.where(padding, of_padding, 1.0) * (answer[:, None] + 4.0).rsqrt()
 
 
-def mask_rows(tokens, prompt, answer, common, shares, generator):
+def mask_rows(tokens, prompt, answer, one_answer, common, shares, generator):
     """Chooses what to hide.
 
-    tokens [rows, length]; prompt, answer [rows]; common [vocab]; shares: the (block, padding, common) shares of rows.
+    tokens [rows, length]; prompt, answer, one_answer [rows]; common [vocab]; shares: the (block, padding, common) shares of rows.
     Returns the hidden positions and the loss weight of each, both [rows, length], and the sum the loss is divided by.
 
     Most rows follow LLaDA's fine-tuning: one t per row, every position of the window hidden with probability t, cross
@@ -78,7 +83,7 @@ def mask_rows(tokens, prompt, answer, common, shares, generator):
     edge = answer[:, None] + torch.where(uniform(rows, 1) < 0.5, near, anywhere).long()
     shown = (at >= edge) & (uniform(rows, 1) < padding_shown) | common[tokens] & (uniform(rows, 1) < common_shown)
     hidden = (uniform(rows, length) < chance) & (at >= 0) & ~shown
-    weight = position_weights(at, answer)
+    weight = position_weights(at, answer, one_answer)
     return hidden, torch.where(hidden, weight / chance.clamp(min=LEAST_T), 0.0), (weight * (at >= 0)).sum()
 
 
@@ -93,7 +98,7 @@ class Unmasking:
 
     def __init__(self, rows, length, tokenizer, generator):
         self.rows, self.architecture, self.generator = rows, tokenizer.architecture, generator
-        self.tokens, prompt, self.answer = unpack(rows, length, tokenizer.eos)
+        self.tokens, prompt, self.answer, one_answer = unpack(rows, length, tokenizer.eos)
         at = torch.arange(length, device=rows.device)[None] - prompt[:, None]
         size = torch.full((len(rows), 1), length, device=rows.device)
         if tokenizer.architecture == "llada":
@@ -102,8 +107,9 @@ class Unmasking:
         current = (self.uniform(len(rows), 1) * ((self.answer[:, None] + size - 1) // size)).long()
         self.active, self.later = (block == current) & (at >= 0), block > current
         self.hidden = self.active | self.later
-        self.weight = position_weights(at, self.answer) * torch.where(self.later, LATER_WEIGHT, 1.0)
+        self.weight = position_weights(at, self.answer, one_answer) * torch.where(self.later, LATER_WEIGHT, 1.0)
         self.in_answer = (self.active & (at < self.answer[:, None])).sum(1)
+        self.text = self.active & (at < self.answer[:, None] + 3)
         self.wrong = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         self.state = 0
 
@@ -112,8 +118,7 @@ class Unmasking:
 
     def weights(self):
         """As mask_rows: the loss weight of each position and the sum the loss is divided by."""
-        here = self.weight * self.active
-        share = (here * self.hidden).sum(1, keepdim=True) / here.sum(1, keepdim=True)
+        share = (self.text & self.hidden).sum(1, keepdim=True) / self.text.sum(1, keepdim=True)
         return (torch.where(self.active, self.weight / share.clamp(min=LEAST_T), self.weight) * self.hidden,
                 (self.weight * (self.active | self.later)).sum())
 
@@ -124,7 +129,9 @@ class Unmasking:
         """
         if self.state == len(LEFT):
             return True
-        left = (LEFT[self.state] + 0.24 * (self.uniform(len(self.rows)) - 0.5)) * (self.in_answer + 2)
+        # Spread widely: a fixed share of the answer would tell how long it is.
+        left = (LEFT[self.state] + 0.24 * (self.uniform(len(self.rows)) - 0.5)) * self.in_answer
+        left = left + 6 * self.uniform(len(self.rows))
         self.state += 1
         candidates = self.active & self.hidden
         order = certainty.masked_fill(~candidates, -torch.inf).argsort(dim=1, descending=True)

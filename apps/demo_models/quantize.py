@@ -64,54 +64,74 @@ def encode_q8_0(x):
     return torch.cat((d_bytes, codes.view(torch.uint8)), -1).view(x.size(0), -1)
 
 
-def encode_q6_k(x):
-    """Per 256: 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 signed scales, half d."""
-    groups = x.view(-1, 16, 16)
+def codes_q6_k(x):
+    """Codes [blocks, 16, 16] in -32 .. 31, the signed scale of each 16, and d: a value is d * scale * code."""
+    groups = x.reshape(-1, 16, 16)
     scale = best_symmetric_scale(groups, 32)
     peak = scale.gather(-1, scale.abs().argmax(-1, keepdim=True))[:, 0]
     d, d_bytes = half(peak / -128)
     scales = (scale * safe_inverse(d)[:, None]).round().clamp(-128, 127)
-    step = d[:, None] * scales
-    codes = (groups * safe_inverse(step)[..., None]).round().clamp(-32, 31) + 32
-    quarter = codes.to(torch.uint8).view(-1, 2, 4, 32)          # two halves of four quarters
+    step = (d[:, None] * scales)[..., None]
+    return (groups * safe_inverse(step)).round().clamp(-32, 31), scales, step, d_bytes
+
+
+def encode_q6_k(x):
+    """Per 256: 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 signed scales, half d."""
+    codes, scales, _, d_bytes = codes_q6_k(x)
+    quarter = (codes + 32).to(torch.uint8).view(-1, 2, 4, 32)   # two halves of four quarters
     low, high = quarter & 15, quarter >> 4
     ql = torch.cat((low[:, :, 0] | low[:, :, 2] << 4, low[:, :, 1] | low[:, :, 3] << 4), -1).flatten(1)
     qh = (high[:, :, 0] | high[:, :, 1] << 2 | high[:, :, 2] << 4 | high[:, :, 3] << 6).flatten(1)
     return torch.cat((ql, qh, scales.to(torch.int8).view(torch.uint8), d_bytes), -1).view(x.size(0), -1)
 
 
-def scales_and_codes(x, top):
-    """The part that Q4_K and Q5_K share: (header bytes [blocks, 16], codes [blocks, 8, 32])."""
-    groups = x.view(-1, 8, 32)
+def codes_q4_k(x, top):
+    """Of Q4_K (top 15) and Q5_K (31): codes [blocks, 8, 32], step and low of each 32 (a value is step * code - low), and the
+    scales, minima and halves that these came from."""
+    groups = x.reshape(-1, 8, 32)
     scale, minimum = best_scale_and_min(groups, top)
     d, d_bytes = half(scale.amax(-1) / 63)
     dmin, dmin_bytes = half(minimum.amax(-1) / 63)
     sc = (scale * safe_inverse(d)[:, None]).round().clamp(0, 63)
     mn = (minimum * safe_inverse(dmin)[:, None]).round().clamp(0, 63)
     step, low = (d[:, None] * sc)[..., None], (dmin[:, None] * mn)[..., None]
-    codes = ((groups + low) * safe_inverse(step)).round().clamp(0, top).to(torch.uint8)
+    return ((groups + low) * safe_inverse(step)).round().clamp(0, top), step, low, (sc, mn, d_bytes, dmin_bytes)
+
+
+def header_and_codes(x, top):
+    """The part that Q4_K and Q5_K share: (header bytes [blocks, 16], codes [blocks, 8, 32])."""
+    codes, _, _, (sc, mn, d_bytes, dmin_bytes) = codes_q4_k(x, top)
     sc, mn = sc.to(torch.uint8), mn.to(torch.uint8)
     # Pairs 0-3 keep their six bits; pairs 4-7 have four bits in the last bytes and two on top of the first ones.
     packed = torch.cat((sc[:, :4] | sc[:, 4:] >> 4 << 6, mn[:, :4] | mn[:, 4:] >> 4 << 6,
                         sc[:, 4:] & 15 | (mn[:, 4:] & 15) << 4), -1)
-    return torch.cat((d_bytes, dmin_bytes, packed), -1), codes
+    return torch.cat((d_bytes, dmin_bytes, packed), -1), codes.to(torch.uint8)
 
 
 def encode_q4_k(x):
     """Per 256: half d and dmin, 12 bytes of scales and minima, 128 bytes of nibbles."""
-    header, codes = scales_and_codes(x, 15)
+    header, codes = header_and_codes(x, 15)
     return torch.cat((header, (codes[:, 0::2] | codes[:, 1::2] << 4).flatten(1)), -1).view(x.size(0), -1)
 
 
 def encode_q5_k(x):
     """As Q4_K with 32 bytes of fifth bits (bit j of byte l belongs to value l of group j) before the nibbles."""
-    header, codes = scales_and_codes(x, 31)
+    header, codes = header_and_codes(x, 31)
     fifth = sum((codes[:, j] >> 4) << j for j in range(8))
     low = codes & 15
     return torch.cat((header, fifth, (low[:, 0::2] | low[:, 1::2] << 4).flatten(1)), -1).view(x.size(0), -1)
 
 
 ENCODERS = {"Q8_0": encode_q8_0, "Q4_K": encode_q4_k, "Q5_K": encode_q5_k, "Q6_K": encode_q6_k}
+
+
+def rounded(x, kind: str):
+    """x [.., columns] as a file of that kind gives it back, without making the bytes."""
+    if kind == "Q6_K":
+        codes, _, step, _ = codes_q6_k(x)
+        return (step * codes).view_as(x)
+    codes, step, low, _ = codes_q4_k(x, {"Q4_K": 15, "Q5_K": 31}[kind])
+    return (step * codes - low).view_as(x)
 
 
 def encode(x, kind: str) -> bytes:

@@ -8,6 +8,7 @@ seconds, or in steps with --steps. --from-gguf continues from the weights of a f
 """
 
 import argparse
+import contextlib
 import copy
 import csv
 import random
@@ -23,6 +24,7 @@ from batches import Pool, unpack
 from masking import BLOCK_ROWS, COMMON_SHOWN, PADDING_SHOWN, Unmasking, common_tokens, mask_rows
 from model import CONFIGS, DiffusionModel
 from optimizer import Muon
+from quantize import rounded
 from tokenizer import Tokenizer
 
 TOKENS_PER_STEP = 122_880            # divisible by every row length
@@ -32,6 +34,7 @@ UNMASKING_AT_ONCE = 6                # batches on their way: neighbouring steps 
 MOST_REPEATED = 0.2                  # of a batch: rows that went wrong in the last one of the same length
 AVERAGED_STEPS = 300                 # what the average of the weights remembers
 CHECKPOINTS_AT = (0.4, 0.7, 0.9)     # of the run: a file of the average is written
+ROUNDED_EVERY = 16                   # steps: how old the rounding that the network trains with may be
 
 
 def weighted_cross_entropy(h, embedding, targets, weights):
@@ -75,9 +78,9 @@ class Losses:
         return x.roll(by, 1) if self.model.config.shifted else x
 
     def masked(self, length, rows):
-        tokens, prompt, answer = unpack(self.pool.rows(length, rows, self.generator), length, self.tokenizer.eos)
+        tokens, *of_rows = unpack(self.pool.rows(length, rows, self.generator), length, self.tokenizer.eos)
         shares = [share[self.tokenizer.architecture] for share in (BLOCK_ROWS, PADDING_SHOWN, COMMON_SHOWN)]
-        hidden, weights, total = mask_rows(tokens, prompt, answer, self.common, shares, self.generator)
+        hidden, weights, total = mask_rows(tokens, *of_rows, self.common, shares, self.generator)
         h, embedding = self.hidden_states(tokens, hidden)
         return self.plain(h, embedding, self.moved(tokens, -1).flatten(), self.moved(weights, -1).flatten()) / total
 
@@ -107,6 +110,29 @@ class Losses:
         """Of the rows with one right answer since the last call, per cent in which a wrong token would have been committed."""
         share, self.failed, self.finished = 100 * self.failed / max(1, self.finished), 0, 0
         return share
+
+
+class Rounding:
+    """Matrices as the file will hold them, for the length of a forward and a backward pass: the network learns to live with it.
+
+    The optimizer changes the exact weights. What rounding adds is worked out anew every ROUNDED_EVERY steps only.
+    """
+
+    def __init__(self, model):
+        self.matrices = {name: getattr(model, name) for name in (*model.MATRICES, "embedding")}
+        self.kinds = {name: export_gguf.kind_of(model.config.architecture, name) for name in self.matrices}
+        self.offsets, self.age = None, 0
+
+    @torch.no_grad()
+    def __enter__(self):
+        if self.age % ROUNDED_EVERY == 0:
+            self.offsets = [rounded(w, self.kinds[name]) - w for name, w in self.matrices.items()]
+        self.age += 1
+        torch._foreach_add_(list(self.matrices.values()), self.offsets)
+
+    @torch.no_grad()
+    def __exit__(self, *_):
+        torch._foreach_sub_(list(self.matrices.values()), self.offsets)
 
 
 def schedule(progress: float, step: int, decay_from: float, warm_up: int) -> float:
@@ -141,7 +167,7 @@ class Training:
         self.model = DiffusionModel(config).to(device)
         if args.from_gguf:
             export_gguf.load_into(self.model, args.from_gguf)
-        self.average = copy.deepcopy(self.model)
+        self.average, self.rounding = copy.deepcopy(self.model), Rounding(self.model)
         if self.on_gpu:
             self.model.compile_parts()
         matrices = [getattr(self.model, name) for name in self.model.MATRICES]
@@ -156,11 +182,12 @@ class Training:
         """One batch; returns its loss, on the device."""
         length = self.draw.choices(list(ROW_LENGTHS), list(ROW_LENGTHS.values()))[0]
         rows = (2048 if self.args.micro else TOKENS_PER_STEP) // length
-        if self.draw.random() < self.args.unmasking:
-            loss = self.losses.unmasking(number % UNMASKING_AT_ONCE, length, rows)
-        else:
-            loss = self.losses.masked(length, rows)
-        loss.backward()
+        with self.rounding if progress >= self.args.rounded_from else contextlib.nullcontext():
+            if self.draw.random() < self.args.unmasking:
+                loss = self.losses.unmasking(number % UNMASKING_AT_ONCE, length, rows)
+            else:
+                loss = self.losses.masked(length, rows)
+            loss.backward()
         scale = schedule(progress, number, self.args.decay_from, self.args.warm_up)
         for group in self.adam.param_groups:
             group["lr"] = self.args.adam_rate * scale
@@ -215,6 +242,8 @@ def main():
                         help="task shares that differ from the generator's, as add=8,steps=6")
     parser.add_argument("--practice", type=float, default=0.0, help="share of instances from generator/practice.py")
     parser.add_argument("--unmasking", type=float, default=0.0, help="share of steps that follow decoding, see masking.py")
+    parser.add_argument("--rounded-from", type=float, default=1.0,
+                        help="share of the run after which the network trains with its matrices as the file will hold them")
     parser.add_argument("--from-gguf", type=Path)
     parser.add_argument("--micro", action="store_true", help="a tiny network, to try the code")
     args = parser.parse_args()
