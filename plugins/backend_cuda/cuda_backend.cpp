@@ -1,4 +1,5 @@
-// Everything of Backend but attention (attention_call.cpp) and the head (head_call.cpp).
+// Everything of Backend but attention (attention_call.cpp), the head (head_call.cpp) and the choice
+// of products (product_call.cpp).
 #include "cuda_backend.hpp"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "cuda_check.hpp"
 #include "dllm/error.hpp"
+#include "gemm_int8.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -103,6 +105,12 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options), stream
 #if defined(DLLM_CUDA_HAS_90A)
   gemm_device_.has_warpgroups = properties_.major == 9 && properties_.minor == 0;
 #endif
+  if (options.products == Products::int8 && !gemm_device_.has_warpgroups)
+    throw Error(ErrorCode::unsupported,
+                "products=int8 needs compute capability 9.0, " + std::string(properties_.name) +
+                    " has " + std::to_string(properties_.major) + "." +
+                    std::to_string(properties_.minor),
+                "backend cuda, option products", "use products=f16");
 }
 
 DeviceInfo CudaBackend::device() const {
@@ -167,11 +175,12 @@ void CudaBackend::reserve(const StepLimits& limits) {
   staging_ = {};  // weights are in
   const std::uint64_t rows = std::max({limits.max_tokens, limits.max_score_rows, 1u});
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
-  grow(panel_values_, Panel::halves(rows, cols) * sizeof(__half), "input panel");
-  grow(panel_scales_, rows * sizeof(float), "input panel");
-  grow(hidden_values_, Panel::halves(rows, std::max(limits.ffn_cols, 1u)) * sizeof(__half),
-       "hidden panel");
-  grow(hidden_scales_, rows * sizeof(float), "hidden panel");
+  const auto n_rows = static_cast<std::uint32_t>(rows);
+  Inputs unused;
+  for (const Products way : {Products::f16, options_.products}) {
+    place_input(input_, way, n_rows, cols, unused);
+    place_input(hidden_, way, n_rows, std::max(limits.ffn_cols, 1u), unused);
+  }
   grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
   grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
   reserve_gemm_work(rows);
@@ -184,7 +193,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
 }
 
 void CudaBackend::check_room(std::span<const PlannedImport> imports) const {
-  require_memory(room_needed(imports), "the weights of the model");
+  require_memory(room_needed(imports, options_.products), "the weights of the model");
 }
 
 std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFile> file,
@@ -206,7 +215,7 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
   }
   if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor, stream_.get());
   require_memory(packed_shape(tensor).bytes(), what);
-  return std::make_unique<Matrix>(*file, tensor, staging_, stream_.get());
+  return std::make_unique<Matrix>(*file, tensor, options_.products, staging_, stream_.get());
 }
 
 Rows CudaBackend::rows_of(const TensorView& view) {
@@ -217,14 +226,6 @@ Rows CudaBackend::rows_of(const TensorView& view) {
 Rows CudaBackend::new_rows_of(const TensorView& view) {
   rotations_.overwritten(stored_rows(view), stream_.get());
   return stored_rows(view);
-}
-
-// The running product's input; overwritten by the next.
-Panel CudaBackend::input_panel(std::uint32_t n_rows, std::uint32_t n_cols) {
-  grow(panel_values_, Panel::halves(n_rows, n_cols) * sizeof(__half), "input panel");
-  grow(panel_scales_, n_rows * sizeof(float), "input panel");
-  return {panel_values_.as<__half>(), panel_scales_.as<float>(), n_rows, n_cols,
-          Panel::padded(n_rows)};
 }
 
 void CudaBackend::reserve_gemm_work(std::uint64_t n_rows) {
@@ -239,10 +240,6 @@ void CudaBackend::reserve_gemm_work(std::uint64_t n_rows) {
 GemmWork CudaBackend::gemm_work(std::uint32_t n_rows) {
   reserve_gemm_work(n_rows);
   return {gemm_work_.as<float>(), gemm_counters_.as<std::uint32_t>()};
-}
-
-void CudaBackend::multiply(std::span<const Product> products, const Panel& panel) {
-  launch_gemm(products, panel, gemm_work(panel.n_rows), gemm_device_, stream_.get());
 }
 
 void CudaBackend::embed(const Weight& table, const IndexList& ids, TensorView out) {
@@ -264,8 +261,7 @@ void CudaBackend::norm_linear(TensorView x, const Weight* norm, float eps,
   }
   if (projections.empty() || x.n_rows == 0) return;
   EventTimer timer(profile_, Stage::qkv, "norm_linear", stream_.get());
-  const Panel panel = input_panel(x.n_rows, x.n_cols);
-  launch_prepare(rows_of(x), vector_of(norm, x.n_cols), eps, panel, stream_.get());
+  const Rows rows = rows_of(x);
   products_.clear();
   for (const Projection& each : projections) {
     count_work(timer, matrix_of(*each.weight), x.n_rows);
@@ -273,11 +269,7 @@ void CudaBackend::norm_linear(TensorView x, const Weight* norm, float eps,
         {matrix_of(*each.weight).packed(),
          {new_rows_of(each.out).values, each.out.n_cols, vector_of(each.bias, each.out.n_cols)}});
   }
-  for (std::span<const Product> rest = products_; !rest.empty();) {
-    const std::size_t n = std::min<std::size_t>(rest.size(), kMostProducts);
-    multiply(rest.first(n), panel);
-    rest = rest.subspan(n);
-  }
+  multiply(products_, inputs_for(products_, rows, vector_of(norm, x.n_cols), eps));
 }
 
 void CudaBackend::linear_residual(TensorView x, const Weight& weight, const Weight* bias,
@@ -288,12 +280,11 @@ void CudaBackend::linear_residual(TensorView x, const Weight& weight, const Weig
   if (x.n_rows == 0) return;
   EventTimer timer(profile_, Stage::out, "linear_residual", stream_.get());
   count_work(timer, matrix, x.n_rows);
-  const Panel panel = input_panel(x.n_rows, x.n_cols);
-  launch_prepare(rows_of(x), nullptr, 0, panel, stream_.get());
+  const Rows rows = rows_of(x);
   const Product to_residual[] = {
       {matrix.packed(),
        {rows_of(residual).values, residual.n_cols, vector_of(bias, residual.n_cols), Store::add}}};
-  multiply(to_residual, panel);
+  multiply(to_residual, inputs_for(to_residual, rows, nullptr, 0));
 }
 
 void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const Weight& gate,
@@ -304,26 +295,42 @@ void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const W
   if (x.n_rows == 0) return;
   EventTimer timer(profile_, Stage::ffn, "gated_mlp", stream_.get());
   for (const Weight* each : {&gate, &up, &down}) count_work(timer, matrix_of(*each), x.n_rows);
-  const Panel hidden = hidden_panel(matrix_of(gate), matrix_of(up), norm, eps, x);
+  const Inputs hidden =
+      hidden_inputs(matrix_of(gate), matrix_of(up), matrix_of(down), norm, eps, x);
   const Product to_residual[] = {
       {matrix_of(down).packed(), {rows_of(x).values, x.n_cols, nullptr, Store::add}}};
   multiply(to_residual, hidden);
 }
 
 // silu(gate y) * (up y), y = RMSNorm(x): made where the two products are, or between kernels.
-Panel CudaBackend::hidden_panel(const Matrix& gate, const Matrix& up, const Weight& norm, float eps,
-                                TensorView x) {
-  const Panel input = input_panel(x.n_rows, x.n_cols);
-  grow(hidden_values_, Panel::halves(x.n_rows, gate.n_rows()) * sizeof(__half), "hidden panel");
-  grow(hidden_scales_, x.n_rows * sizeof(float), "hidden panel");
-  const Panel hidden = {hidden_values_.as<__half>(), hidden_scales_.as<float>(), x.n_rows,
-                        gate.n_rows(), Panel::padded(x.n_rows)};
+CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix& up,
+                                               const Matrix& down, const Weight& norm, float eps,
+                                               TensorView x) {
+  const Products way = way_of(down.packed());
+  DLLM_ASSERT(way_of(gate.packed()) == way && way_of(up.packed()) == way);
+  Inputs hidden;
+  place_input(hidden_, way, x.n_rows, gate.n_rows(), hidden);
+  const float* norm_values = vector_of(&norm, x.n_cols);
+  if (way == Products::int8) {
+    const std::uint32_t stride = Panel::padded(gate.n_rows());
+    grow(gate_, std::uint64_t{x.n_rows} * stride * sizeof(__nv_bfloat16),
+         "feed-forward activations");
+    const GatedRows products = {gate_.as<__nv_bfloat16>(), x.n_rows, stride};
+    const Product product[] = {{gate.packed(), {}}};
+    const Inputs inputs = inputs_for(product, rows_of(x), norm_values, eps);
+    launch_gated_int8(gate.packed(), up.packed(), inputs.int8, products, gemm_device_,
+                      stream_.get());
+    launch_prepare(products, hidden.int8, stream_.get());
+    return hidden;
+  }
   if (gates_inside(gate.packed(), up.packed(), gemm_device_)) {
+    Inputs inputs;
+    place_input(input_, way, x.n_rows, x.n_cols, inputs);
     const double lengths =
         static_cast<double>(gate.packed().length) * static_cast<double>(up.packed().length);
-    launch_prepare(rows_of(x), vector_of(&norm, x.n_cols), eps, input, stream_.get(),
-                   {hidden.row_scale, lengths});
-    launch_gated(gate.packed(), up.packed(), input, hidden, gemm_device_, stream_.get());
+    launch_prepare(rows_of(x), norm_values, eps, inputs.f16, stream_.get(),
+                   {hidden.f16.row_scale, lengths});
+    launch_gated(gate.packed(), up.packed(), inputs.f16, hidden.f16, gemm_device_, stream_.get());
     return hidden;
   }
   const std::uint64_t bytes = std::uint64_t{x.n_rows} * gate.n_rows() * sizeof(float);
@@ -331,11 +338,10 @@ Panel CudaBackend::hidden_panel(const Matrix& gate, const Matrix& up, const Weig
   grow(up_, bytes, "feed-forward activations");
   const Rows gates = {gate_.as<float>(), x.n_rows, gate.n_rows()};
   const Rows ups = {up_.as<float>(), x.n_rows, gate.n_rows()};
-  launch_prepare(rows_of(x), vector_of(&norm, x.n_cols), eps, input, stream_.get());
   const Product gate_and_up[] = {{gate.packed(), {gates.values, gates.n_cols}},
                                  {up.packed(), {ups.values, ups.n_cols}}};
-  multiply(gate_and_up, input);
-  launch_swiglu(gates, ups, hidden, stream_.get());
+  multiply(gate_and_up, inputs_for(gate_and_up, rows_of(x), norm_values, eps));
+  launch_swiglu(gates, ups, hidden.f16, stream_.get());
   return hidden;
 }
 

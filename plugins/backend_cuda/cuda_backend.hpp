@@ -1,10 +1,9 @@
 // The CUDA backend: one GPU, one stream, everything resident.
 //
 // Ops only enqueue kernels, so run_step() can record them. Start with cuda_backend.cpp (the
-// operations in Backend's order, attention in attention_call.cpp, the head in head_call.cpp), then
-// the kernels they launch: rows.cu, gemm.cu, heads.cu, attention.cu,
-// head_stream.cu, head_whole.cu.
-// Thread rule: one thread per backend.
+// operations in Backend's order, attention in attention_call.cpp, the head in head_call.cpp,
+// the ways of multiplying in product_call.cpp), then the kernels they launch: rows.cu, gemm.cu,
+// heads.cu, attention.cu, head_stream.cu, head_whole.cu. Thread rule: one thread per backend.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,6 +18,7 @@
 #include "event_profile.hpp"
 #include "gemm.hpp"
 #include "head.hpp"
+#include "int8_panel.hpp"
 #include "rotations.hpp"
 #include "rows.hpp"
 #include "step_graphs.hpp"
@@ -28,6 +28,7 @@ namespace dllm::cuda {
 
 struct CudaOptions {
   int device = 0;
+  Products products = Products::f16;
   std::uint64_t memory_limit = 0;  // bytes in use, by others too, to stay below; 0: what is free
 };
 
@@ -136,19 +137,36 @@ class CudaBackend final : public Backend {
   void reserve_attention(std::uint64_t n_rows, std::uint32_t n_heads, std::uint32_t head_dim);
   HeadRows head_rows(std::uint64_t first_row, std::uint32_t n_rows, std::uint32_t n_heads,
                      std::uint32_t head_dim) const;
-  Panel input_panel(std::uint32_t n_rows, std::uint32_t n_cols);
-  Panel hidden_panel(const Matrix& gate, const Matrix& up, const Weight& norm, float eps,
-                     TensorView x);
+  /// The running product's input, as the weights that it meets want it; overwritten by the next.
+  struct Inputs {
+    Panel f16;
+    Int8Panel int8;
+
+    Inputs rows(std::uint32_t first, std::uint32_t n) const;
+  };
+  /// How products with a weight are computed.
+  Products way_of(const Packed& weight) const;
+  /// Memory of a product's input, for one of the ways of multiplying.
+  struct InputMemory {
+    DeviceMemory values, scales;  // f16
+    DeviceMemory codes, steps;    // int8
+  };
+  /// Where an input of that way lies, not yet written.
+  void place_input(InputMemory& memory, Products way, std::uint32_t n_rows, std::uint32_t n_cols,
+                   Inputs& inputs);
+  Inputs inputs_for(std::span<const Product> products, Rows x, const float* norm, float eps);
+  Inputs hidden_inputs(const Matrix& gate, const Matrix& up, const Matrix& down, const Weight& norm,
+                       float eps, TensorView x);
   void reserve_gemm_work(std::uint64_t n_rows);
   GemmWork gemm_work(std::uint32_t n_rows);
-  void multiply(std::span<const Product> products, const Panel& panel);
+  void multiply(std::span<const Product> products, const Inputs& inputs);
   std::uint32_t chunk_rows(std::uint32_t n_vocab) const;
-  void logits_to(const Matrix& output, const Panel& panel, std::uint32_t first_row,
+  void logits_to(const Matrix& output, const Inputs& inputs, std::uint32_t first_row,
                  std::uint32_t n_rows, std::uint32_t to_row);
-  Panel head_input(TensorView hidden, const Vector& norm, float eps);
+  Inputs head_input(TensorView hidden, const Vector& norm, float eps, const Matrix& output);
   void describe(std::span<const StatsRequest> requests, std::uint32_t n_vocab);
   void answer_piece(const Piece& piece, std::span<const StatsRequest> requests,
-                    const Matrix& output, const Panel& panel, HeadStats& stats);
+                    const Matrix& output, const Inputs& inputs, HeadStats& stats);
 
   CudaOptions options_;
   Stream stream_;
@@ -159,12 +177,12 @@ class CudaBackend final : public Backend {
   EventProfile profile_;
   Rotations rotations_;
 
-  DeviceMemory panel_values_, panel_scales_;    // the input of the running product
-  DeviceMemory hidden_values_, hidden_scales_;  // of the running feed-forward layer
-  DeviceMemory heads_, head_scales_;            // q, k and v of the running attention
-  DeviceMemory gate_, up_;                      // [n, ffn] f32
-  DeviceMemory gemm_work_, gemm_counters_;      // parts of split products
-  DeviceMemory logits_;                         // [chunk_rows, n_vocab]
+  InputMemory input_;                       // of the running product
+  InputMemory hidden_;                      // of the running feed-forward layer
+  DeviceMemory heads_, head_scales_;        // q, k and v of the running attention
+  DeviceMemory gate_, up_;                  // [n, ffn] f32
+  DeviceMemory gemm_work_, gemm_counters_;  // parts of split products
+  DeviceMemory logits_;                     // [chunk_rows, n_vocab]
   DeviceMemory head_requests_, head_ids_, head_rows_;
   DeviceMemory partials_, answers_, probs_, top_ids_, top_probs_;
   PinnedMemory host_answers_;

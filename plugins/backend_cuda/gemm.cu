@@ -4,6 +4,7 @@
 #include "dllm/error.hpp"
 #include "gemm.hpp"
 #include "gemm_args.hpp"
+#include "gemm_int8.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -23,17 +24,23 @@ struct Split {
   std::uint32_t cost = 0;
 };
 
-Split split_of(const GemmArgs& args, std::uint32_t n_multiprocessors, std::uint32_t tile_blocks) {
-  const std::uint32_t row_tiles = ceil_div(args.n_blocks, tile_blocks);
+// `units`: along the inputs.
+Split split_of(std::uint32_t n_blocks, std::uint32_t units, std::uint32_t n_multiprocessors,
+               std::uint32_t tile_blocks) {
+  const std::uint32_t row_tiles = ceil_div(n_blocks, tile_blocks);
   const std::uint32_t wanted = n_multiprocessors / std::max(row_tiles, 1u);
   Split split;
-  split.n = std::clamp(std::min(wanted, args.n_units() / kLeastUnits), 1u, kMostSplits);
-  split.units = ceil_div(args.n_units(), split.n);
-  split.n = ceil_div(args.n_units(), split.units);
+  split.n = std::clamp(std::min(wanted, units / kLeastUnits), 1u, kMostSplits);
+  split.units = ceil_div(units, split.n);
+  split.n = ceil_div(units, split.units);
   split.n_consumers = tile_blocks;
   split.cost = ceil_div(row_tiles * split.n, n_multiprocessors) * tile_blocks *
                (split.units + (split.n > 1 ? kMeetingUnits : 0));
   return split;
+}
+
+Split split_of(const GemmArgs& args, std::uint32_t n_multiprocessors, std::uint32_t tile_blocks) {
+  return split_of(args.n_blocks, args.n_units(), n_multiprocessors, tile_blocks);
 }
 
 Split split_of(const GemmArgs& args, const GemmDevice& device) {
@@ -44,8 +51,7 @@ Split split_of(const GemmArgs& args, const GemmDevice& device) {
   return two.cost < three.cost ? two : three;
 }
 
-void launch_group(std::span<const Product> products, const Panel& panel, const GemmWork& work,
-                  const GemmDevice& device, cudaStream_t stream) {
+GemmArgs args_of(std::span<const Product> products, const Panel& panel) {
   GemmArgs args = {};
   args.panel = panel;
   args.store = products[0].out.store;
@@ -55,12 +61,21 @@ void launch_group(std::span<const Product> products, const Panel& panel, const G
                                   args.n_blocks * kBlockRows};
     args.n_blocks += each.weight.n_blocks();
   }
-  const Split split = split_of(args, device);
+  return args;
+}
+
+void take_split(GemmArgs& args, const Split& split, const GemmWork& work) {
   args.n_splits = split.n;
   args.units_per_split = split.units;
   args.n_consumers = split.n_consumers;
   if (args.n_splits > 1) args.work = work.floats;
   args.counters = work.counters;
+}
+
+void launch_group(std::span<const Product> products, const Panel& panel, const GemmWork& work,
+                  const GemmDevice& device, cudaStream_t stream) {
+  GemmArgs args = args_of(products, panel);
+  take_split(args, split_of(args, device), work);
   if (device.has_warpgroups) {
     launch_gemm_sm90(args, device, stream);
   } else {
@@ -112,6 +127,17 @@ void launch_gemm(std::span<const Product> products, const Panel& panel, const Ge
   if (device.has_warpgroups) return launch_group(products, panel, work, device, stream);
   // The older kernel knows one form at a time.
   for (const Product& each : products) launch_group({&each, 1}, panel, work, device, stream);
+}
+
+void launch_gemm_int8(std::span<const Product> products, const Int8Panel& panel,
+                      const GemmWork& work, const GemmDevice& device, cudaStream_t stream) {
+  DLLM_ASSERT(!products.empty() && products.size() <= kMostProducts);
+  const Panel rows = {nullptr,      nullptr,           panel.n_rows,
+                      panel.n_cols, panel.padded_rows, panel.first_row};
+  GemmArgs args = args_of(products, rows);
+  take_split(args, split_of(args.n_blocks, int8_blocks(panel.n_cols), device.n_multiprocessors, 2),
+             work);
+  launch_int8_sm90(args, panel, device, stream);
 }
 
 }  // namespace dllm::cuda

@@ -16,6 +16,7 @@
 #include <span>
 
 #include "packed.hpp"
+#include "products.hpp"
 
 namespace dllm::cuda {
 

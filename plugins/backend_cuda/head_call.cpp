@@ -42,25 +42,22 @@ std::uint32_t CudaBackend::chunk_rows(std::uint32_t n_vocab) const {
       std::max<std::uint64_t>(kLogitsBytes / (std::uint64_t{n_vocab} * sizeof(float)), 2));
 }
 
-Panel CudaBackend::head_input(TensorView hidden, const Vector& norm, float eps) {
+CudaBackend::Inputs CudaBackend::head_input(TensorView hidden, const Vector& norm, float eps,
+                                            const Matrix& output) {
   const EventTimer timer(profile_, Stage::head, "head_norm", stream_.get());
-  const Panel panel = input_panel(hidden.n_rows, hidden.n_cols);
-  launch_prepare(rows_of(hidden), norm.values(), eps, panel, stream_.get());
-  return panel;
+  const Product product[] = {{output.packed(), {}}};
+  return inputs_for(product, rows_of(hidden), norm.values(), eps);
 }
 
-// Logits of rows [first_row, first_row + n_rows) of the panel to rows from to_row of logits_.
-void CudaBackend::logits_to(const Matrix& output, const Panel& panel, std::uint32_t first_row,
+// Logits of rows [first_row, first_row + n_rows) of the inputs to rows from to_row of logits_.
+void CudaBackend::logits_to(const Matrix& output, const Inputs& inputs, std::uint32_t first_row,
                             std::uint32_t n_rows, std::uint32_t to_row) {
-  Panel part = panel;
-  part.first_row = first_row;
-  part.n_rows = n_rows;
   float* to = logits_.as<float>() + std::uint64_t{to_row} * output.n_rows();
   EventTimer timer(profile_, Stage::head, "head", stream_.get());
   timer.add_work(2.0 * n_rows * output.n_rows() * output.n_cols(),
                  static_cast<double>(output.packed().bytes()));
   const Product product[] = {{output.packed(), {to, output.n_rows()}}};
-  multiply(product, part);
+  multiply(product, inputs.rows(first_row, n_rows));
 }
 
 // Requests and their ids, where the device reads them.
@@ -116,7 +113,7 @@ void CudaBackend::head_stats(TensorView hidden, const Weight& norm, float eps, c
   DLLM_ASSERT(matrix != nullptr && norm_vector != nullptr && matrix->n_cols() == hidden.n_cols);
   for (const StatsRequest& request : requests) require_room(request, hidden.n_rows, stats);
   if (hidden.n_rows == 0 || requests.empty()) return;
-  const Panel panel = head_input(hidden, *norm_vector, eps);
+  const Inputs inputs = head_input(hidden, *norm_vector, eps, *matrix);
   describe(requests, matrix->n_rows());
 
   const std::uint32_t most = piece_rows(chunk_rows(matrix->n_rows()), hidden.n_rows);
@@ -124,7 +121,7 @@ void CudaBackend::head_stats(TensorView hidden, const Weight& norm, float eps, c
   answer_rows_.clear();
   Piece piece;
   const auto flush = [&] {
-    if (piece.n_rows > 0) answer_piece(piece, requests, *matrix, panel, stats);
+    if (piece.n_rows > 0) answer_piece(piece, requests, *matrix, inputs, stats);
     rows_.clear();
     answer_rows_.clear();
     piece = {};
@@ -151,12 +148,12 @@ void CudaBackend::head_stats(TensorView hidden, const Weight& norm, float eps, c
 }
 
 void CudaBackend::answer_piece(const Piece& piece, std::span<const StatsRequest> requests,
-                               const Matrix& output, const Panel& panel, HeadStats& stats) {
+                               const Matrix& output, const Inputs& inputs, HeadStats& stats) {
   const std::uint32_t n = piece.n_rows;
   const std::uint32_t n_vocab = output.n_rows();
   grow(logits_, std::uint64_t{piece.guided ? 2 * n : n} * n_vocab * sizeof(float), "logits");
-  logits_to(output, panel, piece.first_row, n, 0);
-  if (piece.guided) logits_to(output, panel, piece.pair_first_row, n, n);
+  logits_to(output, inputs, piece.first_row, n, 0);
+  if (piece.guided) logits_to(output, inputs, piece.pair_first_row, n, n);
   for (std::uint32_t i = 0; i < n; ++i) rows_[i].pair_row = n + i;
 
   grow(head_rows_, n * sizeof(DeviceRow), "head rows");
@@ -231,12 +228,12 @@ void CudaBackend::logits(TensorView hidden, const Weight& norm, float eps, const
   const std::uint64_t n_vocab = matrix->n_rows();
   DLLM_ASSERT(out.size() == hidden.n_rows * n_vocab);
   if (hidden.n_rows == 0) return;
-  const Panel panel = head_input(hidden, *norm_vector, eps);
+  const Inputs inputs = head_input(hidden, *norm_vector, eps, *matrix);
   const std::uint32_t most = chunk_rows(matrix->n_rows());
   for (std::uint32_t first = 0; first < hidden.n_rows; first += most) {
     const std::uint32_t n = std::min(most, hidden.n_rows - first);
     grow(logits_, n * n_vocab * sizeof(float), "logits");
-    logits_to(*matrix, panel, first, n, 0);
+    logits_to(*matrix, inputs, first, n, 0);
     cuda_check(cudaMemcpyAsync(out.data() + first * n_vocab, logits_.as<float>(),
                                n * n_vocab * sizeof(float), cudaMemcpyDeviceToHost, stream_.get()),
                "reading logits");

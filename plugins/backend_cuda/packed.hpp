@@ -112,11 +112,25 @@ constexpr std::optional<Form> form_of(DType dtype) {
   }
 }
 
+/// int8 weights (products=int8): blocks of 64 rows by 128 inputs, row by row, inputs ascending,
+/// with a float for each of a block's rows.
+constexpr std::uint32_t kInt8Cols = 128;
+constexpr std::uint32_t int8_blocks(std::uint32_t cols) {
+  return (cols + kInt8Cols - 1) / kInt8Cols;
+}
+/// Device pointers, borrowed. In a block a row is 128 bytes, with the 16-byte chunk c of row r at
+/// place c ^ (r % 8).
+struct Int8Weights {
+  std::int8_t* codes = nullptr;
+  float* steps = nullptr;
+};
+
 /// A packed matrix as kernels see it. Device pointers, borrowed.
 struct Packed {
   const std::uint8_t* units = nullptr;
   float out_scale = 1;  // multiplies results: undoes the power of two in the scales
   float length = 0;     // of the longest row (Euclidean)
+  Int8Weights int8;     // products=int8: instead of `units`
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
   Form form = Form::f16;
@@ -129,6 +143,10 @@ struct Packed {
     return (((static_cast<std::uint64_t>(tile) / kBlockUnits) * n_units() + col) * kBlockUnits +
             tile % kBlockUnits) *
            form_facts(form).unit_bytes();
+  }
+  /// Rows of int8 blocks, all together.
+  constexpr std::uint64_t int8_rows() const {
+    return std::uint64_t{n_blocks()} * kBlockRows * int8_blocks(n_cols);
   }
   constexpr std::uint64_t bytes() const {
     return std::uint64_t{n_blocks()} * n_units() * kBlockUnits * form_facts(form).unit_bytes();

@@ -1,6 +1,7 @@
 // Look-up, norm, gate and copies. In every kernel a block owns one row of the output and its
 // threads stride over the columns; where a panel is written, over chunks of eight columns.
 #include "block_codes.cuh"
+#include "int8_panel.hpp"
 #include "launch.cuh"
 #include "reduce.cuh"
 #include "row_scale.cuh"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr int kThreads = 1024;
 constexpr int kPanelThreads = 512;
+constexpr int kInt8Threads = 256;
 constexpr std::uint32_t kChunk = 8;  // columns: 16 bytes of a panel
 
 // Of a row's largest value in the panel: binary16 then holds the row with 11 significant bits down
@@ -103,6 +105,7 @@ struct Gated {
   }
 };
 
+template <int kBlockThreads>
 __device__ __forceinline__ RowSize over_block(RowSize size, RowSize* shared) {
   const auto add = [](RowSize a, RowSize b) {
     return RowSize{a.squares + b.squares, a.source_squares + b.source_squares,
@@ -119,7 +122,7 @@ __device__ __forceinline__ RowSize over_block(RowSize size, RowSize* shared) {
   size = over_warp(size);
   if (lane == 0) shared[threadIdx.x / 32] = size;
   __syncthreads();
-  return over_warp(lane < kPanelThreads / 32 ? shared[lane] : RowSize{});
+  return over_warp(lane < kBlockThreads / 32 ? shared[lane] : RowSize{});
 }
 
 // Rounding on the way adds less than a hundredth. What f32 cannot hold is not finite in the end.
@@ -152,7 +155,7 @@ __global__ void __launch_bounds__(kPanelThreads)
   for (const Chunk& chunk : held) look(chunk);
   for (std::uint32_t k = first + kHeld * kStep; k < panel.n_cols; k += kStep)
     look(source.load(k, &size));
-  size = over_block(size, shared);
+  size = over_block<kPanelThreads>(size, shared);
   float factor = 1;
   if (has_norm)
     factor = static_cast<float>(1.0 / sqrt(size.squares / panel.n_cols + static_cast<double>(eps)));
@@ -180,6 +183,101 @@ __global__ void __launch_bounds__(kPanelThreads)
   if (products.scale)
     products.scale[blockIdx.x] =
         product_scale(products.factor * size.source_squares * factor * factor);
+}
+
+// Products of gate and up that are made already.
+struct Made {
+  GatedRows rows;
+  __device__ __forceinline__ Chunk load(std::uint32_t first, RowSize*) const {
+    Chunk chunk = {};
+    if (first >= rows.stride) return chunk;
+    const uint4 words = *reinterpret_cast<const uint4*>(
+        rows.values + static_cast<std::uint64_t>(blockIdx.x) * rows.stride + first);
+    const std::uint32_t all[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      chunk.values[2 * i] = __uint_as_float(all[i] << 16);
+      chunk.values[2 * i + 1] = __uint_as_float(all[i] & 0xFFFF0000u);
+    }
+    return chunk;
+  }
+};
+
+// 16 inputs of a row; eight neighbouring lanes have what shares a step.
+struct Sixteen {
+  Chunk low;
+  Chunk high;
+
+  template <typename Source>
+  __device__ __forceinline__ void load(const Source& source, std::uint32_t first, RowSize* size) {
+    low = source.load(first, size);
+    high = source.load(first + kChunk, size);
+  }
+
+  __device__ __forceinline__ float value(std::uint32_t i) const {
+    return i < kChunk ? low.values[i] : high.values[i - kChunk];
+  }
+
+  // Inputs [k, k + 16) of the block's row, by all lanes of a warp.
+  __device__ __forceinline__ void store(const Int8Panel& panel, std::uint32_t k,
+                                        float factor) const {
+    constexpr float kSmallest = 1e-30f;  // as the CPU backend: products could not be told from 0
+    constexpr int kLanes = kInt8Cols / (2 * kChunk);
+    float largest = 0;
+#pragma unroll
+    for (std::uint32_t i = 0; i < 2 * kChunk; ++i)
+      largest = Larger{}(fabsf(value(i) * factor), largest);
+#pragma unroll
+    for (int offset = 1; offset < kLanes; offset *= 2)
+      largest = Larger{}(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
+    if (k >= int8_blocks(panel.n_cols) * kInt8Cols) return;
+    const bool finite = largest < INFINITY;
+    const float inverse = finite && largest >= kSmallest ? 127.0f / largest : 0;
+    std::uint32_t words[4] = {};
+#pragma unroll
+    for (std::uint32_t i = 0; i < 16; ++i) {
+      const int code = finite ? __float2int_rn(value(i) * factor * inverse) : 0;
+      words[i / 4] |= (static_cast<std::uint32_t>(code) & 255) << 8 * (i % 4);
+    }
+    *reinterpret_cast<uint4*>(panel.codes + panel.at(blockIdx.x, k)) = {words[0], words[1],
+                                                                        words[2], words[3]};
+    if (k % kInt8Cols == 0)
+      panel.steps[panel.block_row(blockIdx.x, k)] = !finite       ? nanf("")
+                                                    : inverse > 0 ? largest * (1.0f / 127.0f)
+                                                                  : 0;
+  }
+};
+
+// As fill_panel(): a thread takes 16 inputs at a time, and whole warps every turn.
+template <typename Source, int kHeld>
+__global__ void __launch_bounds__(kInt8Threads)
+    fill_int8_panel(Source source, bool has_norm, float eps, Int8Panel panel) {
+  __shared__ RowSize shared[kInt8Threads / 32];
+  wait_for_predecessor();
+  let_successor_start();
+  constexpr std::uint32_t kStep = 2 * kChunk * kInt8Threads;
+  const std::uint32_t first = 2 * kChunk * threadIdx.x;
+  RowSize size;
+  Sixteen held[kHeld] = {};
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i)
+    if (first + i * kStep < panel.n_cols) held[i].load(source, first + i * kStep, &size);
+  float factor = 1;
+  if (has_norm) {
+    Sixteen seen;
+    for (std::uint32_t k = first + kHeld * kStep; k < panel.n_cols; k += kStep)
+      seen.load(source, k, &size);
+    size = over_block<kInt8Threads>(size, shared);
+    factor = static_cast<float>(1.0 / sqrt(size.squares / panel.n_cols + static_cast<double>(eps)));
+  }
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) held[i].store(panel, first + i * kStep, factor);
+  const std::uint32_t warp_first = first - 2 * kChunk * (threadIdx.x % 32);
+  for (std::uint32_t at = kHeld * kStep; warp_first + at < panel.n_cols; at += kStep) {
+    Sixteen inputs = {};
+    if (first + at < panel.n_cols) inputs.load(source, first + at, nullptr);
+    inputs.store(panel, first + at, factor);
+  }
 }
 
 __global__ void copy_rows(Rows from, const std::int32_t* rows, Rows to) {
@@ -210,6 +308,17 @@ void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream) {
       gate.n_cols <= 3 * kChunk * kPanelThreads ? fill_panel<Gated, 3> : fill_panel<Gated, 5>;
   launch("launching swiglu", kernel, gate.n_rows, kPanelThreads, 0, stream, Gated{gate, up}, false,
          0.0f, panel, ProductScale{});
+}
+
+void launch_prepare(Rows x, const float* norm, float eps, const Int8Panel& panel,
+                    cudaStream_t stream) {
+  launch("launching prepare", fill_int8_panel<Plain, 1>, x.n_rows, kInt8Threads, 0, stream,
+         Plain{x, norm}, norm != nullptr, eps, panel);
+}
+
+void launch_prepare(const GatedRows& products, const Int8Panel& panel, cudaStream_t stream) {
+  launch("launching prepare", fill_int8_panel<Made, 3>, products.n_rows, kInt8Threads, 0, stream,
+         Made{products}, false, 0.0f, panel);
 }
 
 void launch_copy_rows(Rows from, const std::int32_t* rows, Rows to, cudaStream_t stream) {

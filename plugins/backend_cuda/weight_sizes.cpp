@@ -46,18 +46,26 @@ Upload upload_of(const TensorInfo& tensor) {
   return upload;
 }
 
-std::uint64_t room_needed(std::span<const PlannedImport> imports) {
+std::uint64_t room_needed(std::span<const PlannedImport> imports, Products products) {
   std::uint64_t weights = 0;
   std::uint64_t buffer = 0;
+  std::uint64_t source = 0;
   for (const PlannedImport& each : imports) {
     if (!is_packed(each)) {
       weights += allocated(each.tensor->bytes);  // as they are in the file: tables, F32 vectors
       continue;
     }
-    weights += allocated(packed_shape(*each.tensor).bytes());
+    const Packed packed = packed_shape(*each.tensor);
+    if (products == Products::int8) {
+      weights +=
+          allocated(packed.int8_rows() * kInt8Cols) + allocated(packed.int8_rows() * sizeof(float));
+      source = std::max(source, allocated(packed.bytes()));
+    } else {
+      weights += allocated(packed.bytes());
+    }
     buffer = std::max(buffer, upload_of(*each.tensor).buffer_bytes);
   }
-  return weights + allocated(buffer);
+  return weights + allocated(buffer) + source;
 }
 
 std::uint64_t room_available(const DeviceFree& memory, std::uint64_t limit) {

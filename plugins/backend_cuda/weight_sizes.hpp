@@ -8,6 +8,7 @@
 #include "dllm/backend.hpp"
 #include "dllm/gguf.hpp"
 #include "packed.hpp"
+#include "products.hpp"
 
 namespace dllm::cuda {
 
@@ -28,8 +29,10 @@ struct Upload {
 Upload upload_of(const TensorInfo& tensor);
 
 /// What importing all of these allocates: each weight for good, and the largest upload buffer.
-/// Allocations of a page of the device or more are rounded up to whole pages.
-std::uint64_t room_needed(std::span<const PlannedImport> imports);
+/// Allocations of a page of the device or more are rounded up to whole pages. products=int8: int8
+/// weights, and the largest packed one, which they are made from one after the other.
+std::uint64_t room_needed(std::span<const PlannedImport> imports,
+                          Products products = Products::f16);
 
 /// How much of the device's memory may be taken where what is in use, by others too, has to stay
 /// below `limit` bytes; 0: no limit.

@@ -6,6 +6,7 @@
 
 #include "cuda_check.hpp"
 #include "dllm/quant.hpp"
+#include "gemm_int8.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -28,7 +29,18 @@ void upload_whole(DeviceMemory& to, const void* from, cudaStream_t stream, const
 
 }  // namespace
 
-Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
+// The packed units are read once more and given back.
+void Matrix::keep_int8(cudaStream_t stream) {
+  DeviceMemory codes(packed_.int8_rows() * kInt8Cols, "weight " + name());
+  steps_memory_ = DeviceMemory(packed_.int8_rows() * sizeof(float), "weight " + name());
+  packed_.int8 = {codes.as<std::int8_t>(), steps_memory_.as<float>()};
+  launch_quantise(packed_, packed_.int8, stream);
+  cuda_check(cudaStreamSynchronize(stream), "rounding a weight to int8");
+  memory_ = std::move(codes);
+  packed_.units = nullptr;
+}
+
+Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Products products, Staging& staging,
                cudaStream_t stream)
     : Weight(tensor.name, tensor.dtype, rows_of(tensor), cols_of(tensor)) {
   packed_ = packed_shape(tensor);
@@ -75,6 +87,7 @@ Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging,
   }
   cuda_check(cudaStreamSynchronize(stream), "packing a weight");
   file.release_pages(tensor);
+  if (products == Products::int8) keep_int8(stream);
 }
 
 Vector::Vector(const GgufFile& file, const TensorInfo& tensor, cudaStream_t stream)

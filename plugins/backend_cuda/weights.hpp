@@ -13,6 +13,7 @@
 #include "dllm/backend.hpp"
 #include "dllm/gguf.hpp"
 #include "packed.hpp"
+#include "products.hpp"
 #include "weight_sizes.hpp"
 
 namespace dllm::cuda {
@@ -26,11 +27,16 @@ struct Staging {
 class Matrix final : public Weight {
  public:
   /// Uploads the tensor in pieces, packs each on the device, lets go of the mapping's pages.
-  Matrix(const GgufFile& file, const TensorInfo& tensor, Staging& staging, cudaStream_t stream);
+  /// products=int8 keeps int8 weights instead of the packed ones they are made from.
+  Matrix(const GgufFile& file, const TensorInfo& tensor, Products products, Staging& staging,
+         cudaStream_t stream);
   const Packed& packed() const noexcept { return packed_; }
 
  private:
-  DeviceMemory memory_;
+  void keep_int8(cudaStream_t stream);
+
+  DeviceMemory memory_;        // of packed units, or of int8 codes
+  DeviceMemory steps_memory_;  // of the latter
   Packed packed_;
 };
 

@@ -20,10 +20,11 @@ TensorInfo tensor_of(DType dtype, std::vector<std::uint64_t> shape) {
 }
 
 std::uint64_t needed(const std::vector<TensorInfo>& tensors,
-                     WeightRole role = WeightRole::column_split) {
+                     WeightRole role = WeightRole::column_split,
+                     cuda::Products products = cuda::Products::f16) {
   std::vector<PlannedImport> imports;
   for (const TensorInfo& tensor : tensors) imports.push_back({&tensor, role});
-  return cuda::room_needed(imports);
+  return cuda::room_needed(imports, products);
 }
 
 // 256 x 256 Q4_K: 64 units a row of blocks, 16 of 640 bytes for 1,024 weights (5 bits each); the
@@ -49,6 +50,17 @@ TEST(CudaRoom, OfAModelCountsEveryWeightAndTheLargestUploadBufferOnce) {
             (2 * 96 + 64) * kMiB + 64 * 64 * 2);
   const TensorInfo odd = tensor_of(DType::f16, {1024, 1088});  // 2.125 MiB: two pages
   EXPECT_EQ(needed({odd}), 2 * 4 * kMiB);
+}
+
+// 8 bits a weight and 32 for 128 of them, rows filled up to 64; the largest packed matrix is there
+// while it is rounded.
+TEST(CudaRoom, OfInt8WeightsIsTheirOwnAndTheLargestPackedMatrixOnce) {
+  const TensorInfo small = tensor_of(DType::q4_k, {256, 64});
+  const TensorInfo large = tensor_of(DType::q6_k, {512, 100});
+  const std::uint64_t int8 = 64 * 256 + 64 * 2 * 4 + 128 * 512 + 128 * 4 * 4;
+  EXPECT_EQ(needed({small, large, small}, WeightRole::column_split, cuda::Products::int8),
+            int8 + 64 * 256 + 64 * 2 * 4 + 128 * 512 * 7 / 8 + 100 * 420);
+  EXPECT_EQ(needed({small}, WeightRole::embedding, cuda::Products::int8), 64 * 144);
 }
 
 TEST(CudaRoom, AvailableIsWhatIsFreeOrWhatTheLimitLeaves) {

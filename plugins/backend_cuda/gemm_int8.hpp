@@ -1,0 +1,33 @@
+// Products of int8 activations with weights rounded once more, to int8, on Hopper's integer tensor
+// cores (products=int8).
+//
+//   w[o, k] ~ step_w[o, k / 128] * code,   x[r, k] ~ step_x[r, k / 128] * code
+//   out[r, o] = sum over blocks of 128 inputs of step_x * (step_w * sum_k code_w code_x)
+//
+// Steps are the largest value of a block over 127. Sums of a block are exact integers; what a block
+// adds is f32, blocks ascending, then parts of the inputs in order (as in gemm.hpp), so a row's
+// result does not depend on the others.
+#pragma once
+
+#include "gemm_args.hpp"
+#include "int8_panel.hpp"
+
+namespace dllm::cuda {
+
+/// The int8 weights of a packed matrix whose `int8` points to memory of int8_bytes().
+void launch_quantise(const Packed& packed, const Int8Weights& to, cudaStream_t stream);
+
+/// At most kMostProducts, of equally many inputs and one kind of store; all have int8 weights.
+void launch_gemm_int8(std::span<const Product> products, const Int8Panel& panel,
+                      const GemmWork& work, const GemmDevice& device, cudaStream_t stream);
+
+/// products = silu(gate x) * (up x); gate and up have int8 weights and as many rows, a multiple
+/// of 8.
+void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& panel,
+                       const GatedRows& products, const GemmDevice& device, cudaStream_t stream);
+
+/// A call that is cut already.
+void launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDevice& device,
+                      cudaStream_t stream);
+
+}  // namespace dllm::cuda

@@ -1,0 +1,334 @@
+// products=int8: held to the arithmetic it promises, with weights and inputs rounded by the
+// definition (largest value of 128 / 127), and to the true product with the error it states.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "cuda_support.hpp"
+
+namespace dllm::test {
+namespace {
+
+constexpr float kEps = 1e-5F;
+// An input on the border between two codes may fall on the other side of it.
+constexpr double kBorderError = 2e-4;
+// Error of a product of uniform inputs and random weights, root mean square: a step of 2 / 254 of
+// the range, uniformly off by half of it, over the deviation, in both operands.
+constexpr double kError = 12e-3;
+
+std::string type_name(const testing::TestParamInfo<DType>& info) {
+  return std::string(dtype_name(info.param));
+}
+
+Rows sum_of(Rows a, const Rows& b) {
+  for (std::size_t r = 0; r < a.size(); ++r)
+    for (std::size_t o = 0; o < a[r].size(); ++o) a[r][o] += b[r][o];
+  return a;
+}
+
+// Rows as int8 with a step for every `group` values represents them.
+Rows rounded(Rows rows, std::size_t group) {
+  for (auto& row : rows)
+    for (std::size_t begin = 0; begin < row.size(); begin += group) {
+      const std::size_t end = std::min(begin + group, row.size());
+      double largest = 0;
+      for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(row[i]));
+      const double step = largest / 127;
+      for (std::size_t i = begin; i < end; ++i)
+        row[i] = step == 0 ? 0 : std::nearbyint(row[i] / step) * step;
+    }
+  return rows;
+}
+
+class CudaInt8 : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    try {
+      backend_ = make_cuda({{"products", "int8"}});
+    } catch (const std::exception& error) {
+      EXPECT_NE(std::string(error.what()).find("needs compute capability 9.0"), std::string::npos);
+      GTEST_SKIP() << error.what();
+    }
+  }
+};
+
+// Weights of 11 bits, so that packing them first loses nothing. Rows around the tiles of 32, 64, 96
+// and 160, outputs around 64 and 128, inputs that fill no block of 128, that split, and whose
+// stages are filled again.
+TEST_F(CudaInt8, NormLinearIsTheProductOfBothRounded) {
+  struct Case {
+    std::uint32_t n_rows, n_in, n_out;
+  };
+  for (const Case& each : {Case{1, 64, 5},
+                           {3, 128, 64},
+                           {33, 200, 65},
+                           {65, 1024, 130},
+                           {97, 1152, 300},
+                           {161, 512, 129},
+                           {330, 96, 16},
+                           {160, 4096, 64}}) {
+    SCOPED_TRACE(std::to_string(each.n_rows) + " rows of " + std::to_string(each.n_in));
+    auto values = random_floats(std::size_t{each.n_out} * each.n_in, 1);
+    for (float& value : values) value = std::round(value * 1024) / 1024;
+    WeightFile file;
+    file.add_matrix("w", to_rows(values, each.n_in));
+    file.add_vector("norm", random_floats(each.n_in, 4, 2));
+    const auto inputs = random_floats(std::size_t{each.n_rows} * each.n_in, 5, 3);
+    const Rows normed =
+        oracle_norm(to_rows(inputs, each.n_in), file.vector("norm"), static_cast<double>(kEps));
+    const auto w = file.import_to(backend(), "w");
+    const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+    const auto x = fill(inputs, each.n_in);
+    const auto out = backend().make_buffer(each.n_rows, each.n_out);
+    const std::vector<Projection> projections = {{w.get(), nullptr, out->rows(each.n_rows)}};
+    backend().norm_linear(x->rows(each.n_rows), norm.get(), kEps, projections);
+    const auto got = read(out->rows(each.n_rows));
+    const Rows want = oracle_linear(rounded(file.decoded("w"), 128), rounded(normed, 128));
+    EXPECT_LT(relative_error(got, want), each.n_rows < 33 ? 10 * kBorderError : kBorderError);
+    EXPECT_LT(relative_error(got, oracle_linear(file.decoded("w"), normed)), kError);
+  }
+}
+
+class CudaInt8Types : public CudaInt8, public testing::WithParamInterface<DType> {};
+
+std::vector<DType> all_types() {
+  std::vector<DType> types = code_dtypes();
+  for (const DType type : float_dtypes()) types.push_back(type);
+  return types;
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaInt8Types, testing::ValuesIn(all_types()), type_name);
+
+TEST_P(CudaInt8Types, LinearResidualAddsToWhatIsThere) {
+  constexpr std::uint32_t kRows = 40;
+  constexpr std::uint32_t kOut = 150;
+  constexpr std::uint32_t kIn = 2048;
+  WeightFile file;
+  file.add("w", GetParam(), kOut, kIn, 1);
+  file.add_vector("bias", random_floats(kOut, 3));
+  const auto values = random_floats(std::size_t{kRows} * kIn, 5, 3);
+  const auto before = random_floats(std::size_t{kRows} * kOut, 6);
+  const Rows want =
+      sum_of(oracle_linear(file.decoded("w"), to_rows(values, kIn), file.vector("bias")),
+             to_rows(before, kOut));
+  const auto w = file.import_to(backend(), "w", WeightRole::row_split);
+  const auto bias = file.import_to(backend(), "bias", WeightRole::replicated);
+  const auto x = fill(values, kIn);
+  const auto residual = fill(before, kOut);
+  backend().linear_residual(x->rows(kRows), *w, bias.get(), residual->rows(kRows));
+  EXPECT_LT(relative_error(read(residual->rows(kRows)), want), kError);
+}
+
+TEST_P(CudaInt8Types, GatedMlpStaysWithinTheErrorOfItsThreeProducts) {
+  constexpr std::uint32_t kRows = 21;
+  constexpr std::uint32_t kWidth = 256;
+  constexpr std::uint32_t kFfn = 512;
+  WeightFile file;
+  file.add("gate", GetParam(), kFfn, kWidth, 1);
+  file.add("up", GetParam(), kFfn, kWidth, 2);
+  file.add("down", GetParam(), kWidth, kFfn, 3);
+  file.add_vector("norm", random_floats(kWidth, 4, 1));
+  const auto values = random_floats(std::size_t{kRows} * kWidth, 5, 3);
+  const Rows normed =
+      oracle_norm(to_rows(values, kWidth), file.vector("norm"), static_cast<double>(kEps));
+  const Rows want = oracle_linear(file.decoded("down"),
+                                  oracle_gated(file.decoded("gate"), file.decoded("up"), normed));
+  const auto gate = file.import_to(backend(), "gate");
+  const auto up = file.import_to(backend(), "up");
+  const auto down = file.import_to(backend(), "down", WeightRole::row_split);
+  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+  const auto x = fill(values, kWidth);
+  backend().gated_mlp(x->rows(kRows), *norm, kEps, *gate, *up, *down);
+  std::vector<float> got = read(x->rows(kRows));
+  for (std::size_t i = 0; i < got.size(); ++i) got[i] -= values[i];
+  EXPECT_LT(relative_error(got, want), 4 * kError);
+}
+
+// Gate and up of rows that fill no block of a tile.
+TEST_F(CudaInt8, FeedForwardLayersOfAnyWidthAgreeWithTheOracle) {
+  constexpr std::uint32_t kWidth = 96;
+  for (const std::uint32_t ffn : {5U, 50U, 200U}) {
+    for (const std::uint32_t n_rows : {1U, 70U, 165U}) {
+      SCOPED_TRACE(std::to_string(n_rows) + " rows, " + std::to_string(ffn));
+      WeightFile file;
+      file.add("gate", DType::f32, ffn, kWidth, 1);
+      file.add("up", DType::f32, ffn, kWidth, 2);
+      file.add("down", DType::f32, kWidth, ffn, 3);
+      file.add_vector("norm", random_floats(kWidth, 4, 1));
+      const auto values = random_floats(std::size_t{n_rows} * kWidth, 5, 3);
+      const Rows normed =
+          oracle_norm(to_rows(values, kWidth), file.vector("norm"), static_cast<double>(kEps));
+      const Rows want = oracle_linear(
+          file.decoded("down"), oracle_gated(file.decoded("gate"), file.decoded("up"), normed));
+      const auto gate = file.import_to(backend(), "gate");
+      const auto up = file.import_to(backend(), "up");
+      const auto down = file.import_to(backend(), "down", WeightRole::row_split);
+      const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+      const auto x = fill(values, kWidth);
+      backend().gated_mlp(x->rows(n_rows), *norm, kEps, *gate, *up, *down);
+      std::vector<float> got = read(x->rows(n_rows));
+      for (std::size_t i = 0; i < got.size(); ++i) got[i] -= values[i];
+      EXPECT_LT(relative_error(got, want), 5 * kError);
+    }
+  }
+}
+
+class CudaInt8Rows : public CudaInt8Types {};
+INSTANTIATE_TEST_SUITE_P(Types, CudaInt8Rows, testing::Values(DType::q4_k, DType::q6_k), type_name);
+
+TEST_P(CudaInt8Rows, AreTheSameAloneInCompanyAndInEveryRun) {
+  constexpr std::uint32_t kRows = 170;
+  constexpr std::uint32_t kWidth = 512;
+  WeightFile file;
+  file.add("gate", GetParam(), 2 * kWidth, kWidth, 1);
+  file.add("up", GetParam(), 2 * kWidth, kWidth, 2);
+  file.add("down", GetParam(), kWidth, 2 * kWidth, 3);
+  file.add_vector("norm", random_floats(kWidth, 4, 1));
+  const auto values = random_floats(std::size_t{kRows} * kWidth, 5, 3);
+  const auto gate = file.import_to(backend(), "gate");
+  const auto up = file.import_to(backend(), "up");
+  const auto down = file.import_to(backend(), "down");
+  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+  const auto run = [&](std::uint32_t n) {
+    const auto x = fill({values.begin(), values.begin() + std::ptrdiff_t{n} * kWidth}, kWidth);
+    backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
+    return read(x->rows(n));
+  };
+  const std::vector<float> together = run(kRows);
+  for (const std::uint32_t n : {1U, 33U, 100U, kRows}) {
+    SCOPED_TRACE("rows " + std::to_string(n));
+    expect_same(run(n), {together.begin(), together.begin() + std::ptrdiff_t{n} * kWidth});
+  }
+}
+
+// With many rows, tiles take all parts of a narrow matrix's inputs themselves.
+TEST_P(CudaInt8Rows, ManyGiveWhatFewGive) {
+  constexpr std::uint32_t kIn = 4096;
+  constexpr std::uint32_t kOut = 512;
+  constexpr std::uint32_t kRows = 1300;
+  const auto values = random_floats(std::size_t{kRows} * kIn, 5, 3);
+  WeightFile file;
+  file.add("w", GetParam(), kOut, kIn, 1);
+  const auto w = file.import_to(backend(), "w", WeightRole::row_split);
+  const auto run = [&](std::uint32_t n) {
+    const auto x = fill({values.begin(), values.begin() + std::ptrdiff_t{n} * kIn}, kIn);
+    const auto out = fill(std::vector<float>(std::size_t{n} * kOut, 0.5F), kOut);
+    backend().linear_residual(x->rows(n), *w, nullptr, out->rows(n));
+    return read(out->rows(n));
+  };
+  const std::vector<float> many = run(kRows);
+  for (const std::uint32_t n : {3U, 150U})
+    expect_same(run(n), {many.begin(), many.begin() + std::ptrdiff_t{n} * kOut});
+}
+
+TEST_P(CudaInt8Rows, OfZerosGiveZeroAndWhatIsNotFiniteShows) {
+  constexpr std::uint32_t kIn = 256;
+  constexpr std::uint32_t kOut = 32;
+  WeightFile file;
+  file.add("w", GetParam(), kOut, kIn, 1);
+  const auto w = file.import_to(backend(), "w");
+  std::vector<float> values(std::size_t{4} * kIn, 0.0F);
+  values[kIn + 40] = std::numeric_limits<float>::infinity();
+  values[2 * kIn + 40] = std::numeric_limits<float>::quiet_NaN();
+  for (std::size_t i = 0; i < kIn; ++i) values[3 * kIn + i] = 1e-32F;  // below what a step can be
+  const auto x = fill(values, kIn);
+  const auto out = backend().make_buffer(4, kOut);
+  const std::vector<Projection> projections = {{w.get(), nullptr, out->rows(4)}};
+  backend().norm_linear(x->rows(4), nullptr, 0, projections);
+  const std::vector<float> got = test::read(backend(), out->rows(4));
+  for (std::uint32_t o = 0; o < kOut; ++o) {
+    for (const std::uint32_t row : {0U, 3U}) EXPECT_EQ(got[row * kOut + o], 0);
+    for (const std::uint32_t row : {1U, 2U}) EXPECT_TRUE(std::isnan(got[row * kOut + o]));
+  }
+}
+
+// Statistics of some rows are those of the logits of all, wherever they begin.
+TEST_P(CudaInt8Rows, OfTheHeadMayBeginAnywhere) {
+  constexpr std::uint32_t kIn = 256;
+  constexpr std::uint32_t kVocab = 300;
+  constexpr std::uint32_t kRows = 12;
+  WeightFile file;
+  file.add("output", GetParam(), kVocab, kIn, 1);
+  file.add_vector("norm", random_floats(kIn, 4, 2));
+  const auto values = random_floats(std::size_t{kRows} * kIn, 5, 3);
+  const auto output = file.import_to(backend(), "output");
+  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+  const auto x = fill(values, kIn);
+  std::vector<float> logits(std::size_t{kRows} * kVocab);
+  backend().logits(x->rows(kRows), *norm, kEps, *output, logits);
+  const Rows normed =
+      oracle_norm(to_rows(values, kIn), file.vector("norm"), static_cast<double>(kEps));
+  EXPECT_LT(relative_error(logits, oracle_linear(file.decoded("output"), normed)), 2 * kError);
+  const std::vector<std::uint32_t> positions = {0, 1, 2, 3, 4};
+  StatsRequest request;
+  request.first_row = 5;
+  request.positions = positions;
+  request.n_tokens = kVocab;
+  request.allow_all = true;
+  request.want = kStatArgmax;
+  HeadStats stats;
+  stats.reserve(kRows, 0, 0);
+  backend().head_stats(x->rows(kRows), *norm, kEps, *output, {&request, 1}, stats);
+  for (std::uint32_t row = 5; row < 10; ++row) {
+    const auto begin = logits.begin() + std::ptrdiff_t{row} * kVocab;
+    EXPECT_EQ(stats.argmax[row], std::max_element(begin, begin + kVocab) - begin);
+  }
+}
+
+// Tiles of 256 weight rows give what those of 128 give: the products of many rows are cut into
+// them.
+TEST_P(CudaInt8Rows, OfWideMatricesAreTheSameInWideTiles) {
+  constexpr std::uint32_t kIn = 256;
+  constexpr std::uint32_t kWide = 4104;
+  constexpr std::uint32_t kRows = 1300;
+  constexpr std::uint32_t kFew = 3;
+  WeightFile file;
+  file.add("gate", GetParam(), kWide, kIn, 1);
+  file.add_vector("norm", random_floats(kIn, 4, 1));
+  const auto values = random_floats(std::size_t{kRows} * kIn, 5, 3);
+  const auto gate = file.import_to(backend(), "gate");
+  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+  const auto logits = [&](std::uint32_t n) {
+    const auto x = fill({values.begin(), values.begin() + std::ptrdiff_t{n} * kIn}, kIn);
+    std::vector<float> out(std::size_t{n} * kWide);
+    backend().logits(x->rows(n), *norm, kEps, *gate, out);
+    return out;
+  };
+  const std::vector<float> many = logits(kRows);
+  const std::vector<float> few = logits(kFew);
+  expect_same({many.begin(), many.begin() + std::ptrdiff_t{kFew} * kWide}, few);
+  const std::vector<float> first = {values.begin(), values.begin() + std::ptrdiff_t{kFew} * kIn};
+  const Rows normed =
+      oracle_norm(to_rows(first, kIn), file.vector("norm"), static_cast<double>(kEps));
+  EXPECT_LT(relative_error(few, oracle_linear(file.decoded("gate"), normed)), 2 * kError);
+}
+
+TEST_P(CudaInt8Rows, OfWideFeedForwardLayersAreTheSameInWideTiles) {
+  constexpr std::uint32_t kWidth = 256;
+  constexpr std::uint32_t kFfn = 4096;
+  constexpr std::uint32_t kRows = 1300;
+  WeightFile file;
+  file.add("gate", GetParam(), kFfn, kWidth, 1);
+  file.add("up", GetParam(), kFfn, kWidth, 2);
+  file.add("down", GetParam(), kWidth, kFfn, 3);
+  file.add_vector("norm", random_floats(kWidth, 4, 1));
+  const auto values = random_floats(std::size_t{kRows} * kWidth, 5, 3);
+  const auto gate = file.import_to(backend(), "gate");
+  const auto up = file.import_to(backend(), "up");
+  const auto down = file.import_to(backend(), "down");
+  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+  const auto run = [&](std::uint32_t n) {
+    const auto x = fill({values.begin(), values.begin() + std::ptrdiff_t{n} * kWidth}, kWidth);
+    backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
+    return read(x->rows(n));
+  };
+  const std::vector<float> many = run(kRows);
+  for (const std::uint32_t n : {3U, 150U})
+    expect_same(run(n), {many.begin(), many.begin() + std::ptrdiff_t{n} * kWidth});
+}
+
+}  // namespace
+}  // namespace dllm::test
