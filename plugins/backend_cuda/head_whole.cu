@@ -9,6 +9,7 @@ namespace dllm::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
+constexpr std::uint32_t kAhead = 8;  // logits that a thread reads before it looks at the first
 
 // Which ids a filter keeps: those above `logit`, and those equal to it up to id `last_equal`.
 struct Keep {
@@ -95,18 +96,36 @@ class Row {
   }
 
  private:
+  // visit(logit, id) for every id of this thread, ascending. Reads are asked for several at a time:
+  // one after the other, a walk is their latencies.
+  template <typename Visit>
+  __device__ __forceinline__ void walk(const Visit& visit) const {
+    for (std::uint32_t base = threadIdx.x; base < call_.n_vocab; base += kAhead * kThreads) {
+      float l[kAhead];
+#pragma unroll
+      for (std::uint32_t i = 0; i < kAhead; ++i) {
+        const std::uint32_t v = base + i * kThreads;
+        l[i] = v < call_.n_vocab ? logits_[v] : 0;
+      }
+#pragma unroll
+      for (std::uint32_t i = 0; i < kAhead; ++i) {
+        const std::uint32_t v = base + i * kThreads;
+        if (v < call_.n_vocab) visit(l[i], v);
+      }
+    }
+  }
+
   // l = u + (w + 1)(c - u); true where a logit is NaN or +inf.
   __device__ bool blend_and_check() {
     const float* pair = call_.logits + static_cast<std::uint64_t>(row_.pair_row) * call_.n_vocab;
     bool bad = false;
-    for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads) {
-      float l = logits_[v];
+    walk([&](float l, std::uint32_t v) {
       if (request_.guided) {
         l = blended(request_, l, pair[v]);
         logits_[v] = l;
       }
       bad |= !(l < INFINITY);
-    }
+    });
     return __syncthreads_or(bad) != 0;
   }
 
@@ -130,15 +149,17 @@ class Row {
 
   __device__ float largest(Keep keep, std::uint32_t without = kNoId) {
     float top = -INFINITY;
-    for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads)
-      if (v != without && keep.has(logits_[v], v)) top = fmaxf(top, logits_[v]);
+    walk([&](float l, std::uint32_t v) {
+      if (v != without && keep.has(l, v)) top = fmaxf(top, l);
+    });
     return reduce_block(top, -INFINITY, Larger{}, shared_.floats);
   }
 
   __device__ std::uint32_t first_equal(float value) {
     std::uint32_t first = kNoId;
-    for (std::uint32_t v = threadIdx.x; v < call_.n_vocab && first == kNoId; v += kThreads)
-      if (logits_[v] == value) first = v;
+    walk([&](float l, std::uint32_t v) {
+      if (l == value) first = min(first, v);
+    });
     return reduce_block(first, kNoId, Smaller{}, shared_.words);
   }
 
@@ -162,13 +183,11 @@ class Row {
       for (int i = static_cast<int>(threadIdx.x); i < 256; i += kThreads) shared_.bins[i] = 0;
       __syncthreads();
       const std::uint32_t prefix_mask = shift == 24 ? 0 : 0xFFFFFFFFu << (shift + 8);
-      for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads) {
-        const float l = logits_[v];
-        if (!keep.has(l, v)) continue;
+      walk([&](float l, std::uint32_t v) {
         const std::uint32_t key = ordered(l);
-        if ((key & prefix_mask) != (word & prefix_mask)) continue;
-        atomicAdd(&shared_.bins[key >> shift & 255], weight(l));
-      }
+        if (keep.has(l, v) && (key & prefix_mask) == (word & prefix_mask))
+          atomicAdd(&shared_.bins[key >> shift & 255], weight(l));
+      });
       __syncthreads();
       if (threadIdx.x == 0) {
         int bin = 255;
@@ -212,8 +231,9 @@ class Row {
     unsigned long long above = 0;
     if (request_.top_p < 1) {
       unsigned long long total = 0;
-      for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads)
-        if (logits_[v] != -INFINITY) total += mass(logits_[v], top);
+      walk([&](float l, std::uint32_t) {
+        if (l != -INFINITY) total += mass(l, top);
+      });
       total = sum_words(total);
       const auto target = static_cast<unsigned long long>(static_cast<double>(request_.top_p) *
                                                           static_cast<double>(total));
@@ -242,13 +262,21 @@ class Row {
   __device__ std::uint32_t draw(Keep keep) {
     Best best = {-INFINITY, kNoId};
     for (std::uint32_t block = threadIdx.x; block * 4 < call_.n_vocab; block += kThreads) {
-      std::uint32_t words[4];
-      draw_words(request_, row_, block, words);
+      float l[4];
+      bool any = false;
+#pragma unroll
       for (std::uint32_t j = 0; j < 4; ++j) {
         const std::uint32_t id = 4 * block + j;
-        if (id >= call_.n_vocab || !keep.has(logits_[id], id)) continue;
-        best = BetterDraw{}(best, {noised(request_, logits_[id], words[j]), id});
+        l[j] = id < call_.n_vocab ? logits_[id] : -INFINITY;
+        any |= keep.has(l[j], id);
       }
+      if (!any) continue;  // most, where a filter keeps few: no words are made for them
+      std::uint32_t words[4];
+      draw_words(request_, row_, block, words);
+#pragma unroll
+      for (std::uint32_t j = 0; j < 4; ++j)
+        if (keep.has(l[j], 4 * block + j))
+          best = BetterDraw{}(best, {noised(request_, l[j], words[j]), 4 * block + j});
     }
     return reduce_best(best, shared_).id;
   }
@@ -259,13 +287,13 @@ class Row {
     Distribution d;
     d.top = largest(domain);
     if (d.top != -INFINITY) {
-      for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads) {
-        if (!domain.has(logits_[v], v)) continue;
-        const float below = (logits_[v] - d.top) * inverse;
+      walk([&](float l, std::uint32_t v) {
+        if (!domain.has(l, v)) return;
+        const float below = (l - d.top) * inverse;
         const double e = expf(below);
         d.sum += e;
         if (e > 0) d.weighted += e * static_cast<double>(below);
-      }
+      });
       d.sum = reduce_block(d.sum, 0.0, Add{}, shared_.doubles);
       d.weighted = reduce_block(d.weighted, 0.0, Add{}, shared_.doubles);
       d.second = largest(domain, first_equal(d.top));
@@ -289,11 +317,11 @@ class Row {
     std::uint32_t listed = 0;
     for (; listed < request_.top_list; ++listed) {
       Best best = {-INFINITY, kNoId};
-      for (std::uint32_t v = threadIdx.x; v < call_.n_vocab; v += kThreads) {
-        const double l = logits_[v];
+      walk([&](float logit, std::uint32_t v) {
+        const double l = logit;
         const bool after = l < last.value || (l == last.value && v > last.id);
-        if (after && domain.has(logits_[v], v)) best = BetterDraw{}(best, {l, v});
-      }
+        if (after && domain.has(logit, v)) best = BetterDraw{}(best, {l, v});
+      });
       best = reduce_best(best, shared_);
       const double p = best.id == kNoId ? 0.0
                                         : d.probability(static_cast<float>(best.value),

@@ -79,7 +79,8 @@ __device__ __forceinline__ float read_float(std::uint32_t at) {
 // The consumers take turns: while one's sums of a stage are brought into its f32 sums, the products
 // of the other run. Left alone they would wait for the same stage, multiply together and then both
 // leave the tensor cores idle. Barriers 3 and 4 say whose turn it is (0: the block, 1 and 2:
-// consumer_sync()). Both multiply equally often, so every turn that is given is taken.
+// consumer_sync()). Both multiply equally often, so every turn that is given is taken, and one that
+// waits in meet() has given its last turn of the tile.
 __device__ __forceinline__ void await_turn(std::uint32_t consumer) {
   asm volatile("bar.sync %0, 256;\n" ::"r"(3 + consumer) : "memory");
 }
