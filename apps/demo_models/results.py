@@ -48,22 +48,28 @@ def evaluation(run: Path, architecture: str) -> dict:
             found["quantized"][task].update(shares)
     if (run / f"{architecture}-record.json").exists():
         record = json.loads((run / f"{architecture}-record.json").read_text())
-        found["record"] = {key: record[key] for key in ("prompts", "right")}
+        n = record["prompts"]
+        found["record"] = {"prompts": n, "right": {t: round(n[t] * shares["1"]) for t, shares in record["accuracy"].items()}}
     return found
 
 
-def per_cent(share: float) -> int:
-    return math.floor(100 * share + 1e-9)
+def per_cent(share: float | None) -> str:
+    """Rounded down; a dash where it was not measured."""
+    return "-" if share is None else str(math.floor(100 * share + 1e-9))
+
+
+def mean(column) -> str:
+    return "-" if None in column else f"{100 * sum(column) / len(column):.1f}"
 
 
 def table(found: dict, one_answer: bool) -> list[str]:
     """Per cent right; with one right answer the set of record first, to a tenth."""
     names = [name for name, task in TASKS.items() if task.one_answer == one_answer]
-    shares = {name: [found["quantized"][name][str(rate)] for rate in RATES] for name in names}
-    means = [f"{100 * sum(column) / len(names):.1f}" for column in zip(*shares.values())]
+    shares = {name: [found["quantized"][name].get(str(rate)) for rate in RATES] for name in names}
+    means = [mean(column) for column in zip(*shares.values())]
     heads, lines = ["n", *map(str, RATES)], []
     for name in names:
-        lines.append([name, str(found["prompts"][name]), *(str(per_cent(s)) for s in shares[name])])
+        lines.append([name, str(found["prompts"][name]), *map(per_cent, shares[name])])
     lines.append(["**mean**", "", *means])
     if one_answer and "record" in found:
         record = found["record"]
@@ -71,8 +77,8 @@ def table(found: dict, one_answer: bool) -> list[str]:
         for line in lines[:-1]:
             n, right = record["prompts"][line[0]], record["right"][line[0]]
             line[1:1] = [str(n), str(n - right), f"{math.floor(1000 * right / n) / 10:.1f}"]
-        mean = sum(record["right"][name] / record["prompts"][name] for name in names) / len(names)
-        lines[-1][1:1] = ["", str(sum(record["prompts"].values()) - sum(record["right"].values())), f"{100 * mean:.1f}"]
+        wrong = sum(record["prompts"].values()) - sum(record["right"].values())
+        lines[-1][1:1] = ["", str(wrong), mean([record["right"][name] / record["prompts"][name] for name in names])]
     rows = [["task", *heads], ["---", *["--:"] * len(heads)], *lines]
     return [*("| " + " | ".join(row) + " |" for row in rows), ""]
 
