@@ -69,7 +69,7 @@ TEST_F(CudaInt8, NormLinearIsTheProductOfBothRounded) {
                            {97, 1152, 300},
                            {161, 512, 129},
                            {330, 96, 16},
-                           {160, 4096, 64}}) {
+                           {160, 8192, 64}}) {
     SCOPED_TRACE(std::to_string(each.n_rows) + " rows of " + std::to_string(each.n_in));
     auto values = random_floats(std::size_t{each.n_out} * each.n_in, 1);
     for (float& value : values) value = std::round(value * 1024) / 1024;

@@ -193,7 +193,7 @@ TEST_F(CudaLinearTiles, ManyRowsGiveWhatFewGive) {
 // A block's ring of stages goes round several times: every stage is filled again while others are
 // read. Small, so that racecheck is through with it in seconds.
 TEST_F(CudaLinearTiles, StagesAreFilledAgain) {
-  constexpr std::uint32_t kIn = 4096;
+  constexpr std::uint32_t kIn = 8192;
   constexpr std::uint32_t kOut = 64;
   constexpr std::uint32_t kRows = 160;
   const auto values = random_floats(std::size_t{kRows} * kIn, 5, 3);
