@@ -1,12 +1,12 @@
 // attention: bidirectional softmax attention per sequence and head, with online softmax over blocks
 // of keys, so nothing of size length x length is stored.
 //
-// First region: keys and values of every sequence, kv head and key block are copied into panels
-// whose columns lie side by side. Second region: an item is (sequence, head, block of queries); it
-// walks the key blocks in order: scores, softmax step, weighted values (attention_math.inl, or
-// attention_tiles.inl with AMX). Items of one head follow each other, so that its panels are read
-// from a cache again. A query's result depends on its own row and its sequence's keys in blocks
-// from the sequence's first key, never on the other queries.
+// An item is (sequence, head, block of queries). Items of one head follow each other, and the
+// thread that starts one copies the head's keys and values into panels of its own, whose columns
+// lie side by side, so that they are read from a near cache from then on. An item walks the blocks
+// of keys in order: scores, softmax step, weighted values (attention_math.inl, or
+// attention_tiles.inl with AMX). A query's result depends on its own row and its sequence's keys in
+// blocks from the sequence's first key, never on the other queries.
 #include "cpu_backend.hpp"
 #include "dllm/error.hpp"
 

@@ -24,62 +24,58 @@ Place place_of(std::span<const std::uint32_t> firsts, std::uint32_t n_heads, std
 
 }  // namespace
 
-void AttentionWork::make_room(std::uint32_t n_panels, std::uint32_t head_dim) {
-  grow(panels_, n_panels * math_.panel_floats(head_dim) * sizeof(float), "attention panels");
-  for (AlignedMemory& each : scratch_)
-    grow(each, math_.scratch_floats(head_dim) * sizeof(float), "attention scratch");
+void AttentionWork::make_room(std::uint32_t n_keys, std::uint32_t head_dim) {
+  const std::uint64_t n_panels = blocks(n_keys, math_.key_block);
+  for (Slot& each : slots_) {
+    grow(each.panels, n_panels * math_.panel_floats(head_dim) * sizeof(float), "attention panels");
+    grow(each.scratch, math_.scratch_floats(head_dim) * sizeof(float), "attention scratch");
+  }
 }
 
 void AttentionWork::reserve(const Limits& limits) {
-  const std::uint32_t n_blocks = limits.n_tokens / math_.key_block + limits.n_sequences;
-  make_room(n_blocks * limits.n_heads, limits.head_dim);
-  first_keys_.reserve(limits.n_sequences + 1);
-  first_queries_.reserve(limits.n_sequences + 1);
-}
-
-void AttentionWork::list_blocks(std::span<const AttentionSpan> spans) {
-  first_keys_.assign(1, 0);
-  first_queries_.assign(1, 0);
-  for (const AttentionSpan& span : spans) {
-    first_keys_.push_back(first_keys_.back() + blocks(span.kv_count, math_.key_block));
-    first_queries_.push_back(first_queries_.back() + blocks(span.q_count, kQueryBlock));
-  }
+  make_room(limits.n_tokens, limits.head_dim);
+  first_blocks_.reserve(limits.n_sequences + 1);
 }
 
 void AttentionWork::run(Arena& arena, std::span<const AttentionSpan> spans,
                         const AttentionParams& params, const AttentionRows& rows) {
   const std::uint32_t head_dim = params.head_dim;
-  list_blocks(spans);
-  const std::uint32_t n_panels = first_keys_.back() * params.n_kv_heads;
-  make_room(n_panels, head_dim);
+  std::uint32_t most_keys = 0;
+  first_blocks_.assign(1, 0);
+  for (const AttentionSpan& span : spans) {
+    first_blocks_.push_back(first_blocks_.back() + blocks(span.q_count, kQueryBlock));
+    most_keys = std::max(most_keys, span.kv_count);
+  }
+  make_room(most_keys, head_dim);
+  constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+  for (Slot& each : slots_) each.packed = kNothing;
   const std::uint64_t panel = math_.panel_floats(head_dim);
-  auto* const panels = panels_.as<float>();
 
-  arena.for_each(n_panels, 1, [&](std::uint32_t item, unsigned) {
-    const Place at = place_of(first_keys_, params.n_kv_heads, item);
-    const std::uint32_t first = at.block * math_.key_block;
-    const std::uint32_t n = std::min(math_.key_block, spans[at.span].kv_count - first);
-    const std::uint64_t begin = (std::uint64_t{spans[at.span].kv_begin} + first) * rows.kv_cols +
-                                at.head * std::uint64_t{head_dim};
-    math_.pack({rows.k + begin, rows.v + begin, rows.kv_cols, n, head_dim}, panels + item * panel);
-  });
-
-  const std::uint32_t n_items = first_queries_.back() * params.n_heads;
-  arena.for_each(n_items, 1, [&](std::uint32_t item, unsigned slot) {
-    const Place at = place_of(first_queries_, params.n_heads, item);
+  const auto pack = [&](const AttentionSpan& span, std::uint32_t kv_head, float* panels) {
+    for (std::uint32_t key = 0; key < span.kv_count; key += math_.key_block, panels += panel) {
+      const std::uint64_t begin =
+          (std::uint64_t{span.kv_begin} + key) * rows.kv_cols + kv_head * std::uint64_t{head_dim};
+      const std::uint32_t n = std::min(math_.key_block, span.kv_count - key);
+      math_.pack({rows.k + begin, rows.v + begin, rows.kv_cols, n, head_dim}, panels);
+    }
+  };
+  // A thread's items mostly follow each other, so it packs a head once.
+  arena.for_each(first_blocks_.back() * params.n_heads, 1, [&](std::uint32_t item, unsigned n) {
+    const Place at = place_of(first_blocks_, params.n_heads, item);
     const AttentionSpan& span = spans[at.span];
+    Slot& slot = slots_[n];
+    const std::uint32_t kv_head = at.head * params.n_kv_heads / params.n_heads;
+    const std::uint64_t wanted = std::uint64_t{at.span} * params.n_kv_heads + kv_head;
+    if (slot.packed != wanted) pack(span, kv_head, slot.panels.as<float>());
+    slot.packed = wanted;
     const std::uint32_t first = at.block * kQueryBlock;
     const std::uint64_t begin =
         (std::uint64_t{span.q_begin} + first) * rows.q_cols + at.head * std::uint64_t{head_dim};
-    const std::uint32_t kv_head = at.head * params.n_kv_heads / params.n_heads;
-    const std::uint32_t n_blocks = first_keys_[at.span + 1] - first_keys_[at.span];
-    const std::uint64_t first_panel =
-        std::uint64_t{first_keys_[at.span]} * params.n_kv_heads + kv_head * n_blocks;
     const AttentionQueries queries{rows.q + begin, rows.q_cols,
                                    std::min(kQueryBlock, span.q_count - first), head_dim,
                                    params.scale};
-    math_.attend(queries, {panels + first_panel * panel, panel, span.kv_count},
-                 scratch_[slot].as<float>(), rows.out + begin);
+    math_.attend(queries, {slot.panels.as<float>(), panel, span.kv_count}, slot.scratch.as<float>(),
+                 rows.out + begin);
   });
 }
 

@@ -1,7 +1,7 @@
 // Attention of a packed batch, whatever multiplies (AttentionMath).
 //
 //   AttentionWork work(math, n_threads);
-//   work.reserve({.n_tokens = 1024, .n_sequences = 4, .n_heads = 32, .head_dim = 128});
+//   work.reserve({.n_tokens = 1024, .n_sequences = 4, .head_dim = 128});
 //   work.run(arena, spans, params, {q, q_cols, k, v, kv_cols, out});
 //
 // Thread rule: one thread per object, which owns the memory of a run; inside, Arena::for_each.
@@ -30,12 +30,11 @@ struct AttentionRows {
 
 class AttentionWork {
  public:
-  AttentionWork(const AttentionMath& math, unsigned n_threads) : math_(math), scratch_(n_threads) {}
+  AttentionWork(const AttentionMath& math, unsigned n_threads) : math_(math), slots_(n_threads) {}
 
   struct Limits {
     std::uint32_t n_tokens;
     std::uint32_t n_sequences;
-    std::uint32_t n_heads;
     std::uint32_t head_dim;
   };
   /// What run() will use within these limits, so that it allocates nothing.
@@ -45,14 +44,17 @@ class AttentionWork {
            const AttentionRows& rows);
 
  private:
-  void make_room(std::uint32_t n_panels, std::uint32_t head_dim);
-  void list_blocks(std::span<const AttentionSpan> spans);
+  // One thread's memory. Its panels are of one head of keys and values of one span.
+  struct alignas(kAlignment) Slot {
+    AlignedMemory panels;
+    AlignedMemory scratch;
+    std::uint64_t packed = 0;
+  };
+  void make_room(std::uint32_t n_keys, std::uint32_t head_dim);
 
   const AttentionMath& math_;
-  std::vector<AlignedMemory> scratch_;  // by slot
-  AlignedMemory panels_;
-  std::vector<std::uint32_t> first_keys_;     // block of each span, and the end
-  std::vector<std::uint32_t> first_queries_;  // likewise
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> first_blocks_;  // of queries: of each span, and the end
 };
 
 }  // namespace dllm::cpu
