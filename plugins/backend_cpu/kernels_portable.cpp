@@ -10,16 +10,18 @@ namespace {
 #include "row_math.inl"
 #include "unpack.inl"
 
+// sums[i] = weight row i times n codes of an activation, n a multiple of 4.
 template <bool kSigned>
-int32_t dot(const CodeTile& tile, uint32_t row, uint32_t first_col, const int8_t* codes,
-            uint32_t n) {
-  int32_t sum = 0;
-  for (uint32_t k = 0; k < n; ++k) {
-    const uint8_t byte = tile.codes[(first_col + k) / 4][row][(first_col + k) % 4];
-    const int32_t code = kSigned ? static_cast<int8_t>(byte) : byte;
-    sum += code * codes[k];
-  }
-  return sum;
+void dot(const CodeTile& tile, uint32_t first_col, const int8_t* codes, uint32_t n, int32_t* sums) {
+  for (uint32_t i = 0; i < kTileRows; ++i) sums[i] = 0;
+  for (uint32_t k = 0; k < n; k += 4)
+    for (uint32_t i = 0; i < kTileRows; ++i) {
+      const uint8_t* four = tile.codes[(first_col + k) / 4][i];
+      for (uint32_t j = 0; j < 4; ++j) {
+        const int16_t code = kSigned ? static_cast<int8_t>(four[j]) : four[j];
+        sums[i] += code * codes[k + j];
+      }
+    }
 }
 
 template <bool kSigned>
@@ -27,17 +29,18 @@ void multiply_codes_as(const CodeTile& tile, const ActivationGroup* panel, uint3
                        uint32_t n_rows, float* acc) {
   const uint32_t parts = tile.half_groups ? 2 : 1;
   const uint32_t part_cols = kGroupCols / parts;
+  int32_t products[kTileRows];
   for (uint32_t g = 0; g < tile.n_groups32; ++g) {
     for (uint32_t r = 0; r < n_rows; ++r) {
       const ActivationGroup& a = panel[static_cast<uint64_t>(g) * group_stride + r];
       for (uint32_t part = 0; part < parts; ++part) {
         const uint32_t group = g * parts + part;
         const float sum = parts == 1 ? a.sum32 : a.sum16[part];
+        dot<kSigned>(tile, g * kGroupCols + part * part_cols, a.codes + part * part_cols, part_cols,
+                     products);
         for (uint32_t i = 0; i < kTileRows; ++i) {
-          const int32_t product = dot<kSigned>(tile, i, g * kGroupCols + part * part_cols,
-                                               a.codes + part * part_cols, part_cols);
           float& out = acc[r * kTileRows + i];
-          out += static_cast<float>(product) * (tile.scale[group][i] * a.scale);
+          out += static_cast<float>(products[i]) * (tile.scale[group][i] * a.scale);
           out += tile.minimum[group][i] * sum;
         }
       }

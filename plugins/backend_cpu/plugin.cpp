@@ -60,6 +60,16 @@ unsigned bounded_threads(unsigned asked, const Log& log) {
   return most;
 }
 
+// The portable kernels are what others are compared with, written to be read.
+void warn_of_portable(const Isa& isa, const Log& log) {
+  const std::string_view fastest = choose_isa("auto", "").name;
+  if (isa.name == "portable" && isa.name != fastest)
+    log.warning("cpu",
+                "isa portable takes some 20 times as long as avx2 and is for checks alone; "
+                "this processor has " +
+                    std::string(fastest));
+}
+
 ProductMode product_mode(const std::string& name) {
   if (name == "f32") return ProductMode::f32;
   return name == "exact" ? ProductMode::exact : ProductMode::fast;
@@ -105,6 +115,7 @@ class CpuBackendFactory final : public BackendFactory {
     require_threads(chosen.n_threads - 1);
     auto backend = std::make_unique<CpuBackend>(isa, chosen);
     log.info("cpu", backend->device().name);
+    warn_of_portable(isa, log);
     return backend;
   }
 

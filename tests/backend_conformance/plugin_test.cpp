@@ -67,6 +67,19 @@ TEST(CpuPlugin, EnvironmentForcesAnInstructionSetAndTheOptionWins) {
   EXPECT_EQ(cpu_factory().create(options({{"isa", best}}), Log())->device().isa, best);
 }
 
+TEST(CpuPlugin, ThePortableSetIsWarnedOfWhereTheProcessorHasABetterOne) {
+  std::string warning;
+  const Log log([&](LogLevel level, std::string_view, std::string_view message) {
+    if (level == LogLevel::warning) warning += message;
+  });
+  const std::string best = usable_isas().back();
+  cpu_factory().create(options({{"isa", best}}), log);
+  EXPECT_EQ(warning, "");
+  cpu_factory().create(options({{"isa", "portable"}}), log);
+  EXPECT_EQ(warning.find("this processor has " + best) != std::string::npos, best != "portable")
+      << warning;
+}
+
 TEST(CpuPlugin, AnUnknownInstructionSetIsRefusedWithTheChoices) {
   const ScopedEnvironment forced("DLLM_CPU_ISA", "mmx");
   const Error error = error_of([&] { cpu_factory().create(options({}), Log()); });
