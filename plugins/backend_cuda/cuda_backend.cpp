@@ -8,7 +8,6 @@
 
 #include "cuda_check.hpp"
 #include "dllm/error.hpp"
-#include "gemm_int8.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -311,19 +310,7 @@ CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix&
   Inputs hidden;
   place_input(hidden_, way, x.n_rows, gate.n_rows(), hidden);
   const float* norm_values = vector_of(&norm, x.n_cols);
-  if (way == Products::int8) {
-    const std::uint32_t stride = Panel::padded(gate.n_rows());
-    grow(gate_, std::uint64_t{x.n_rows} * stride * sizeof(__nv_bfloat16),
-         "feed-forward activations");
-    const GatedRows products = {gate_.as<__nv_bfloat16>(), x.n_rows, stride};
-    const Product product[] = {{gate.packed(), {}}};
-    const Inputs inputs = inputs_for(product, rows_of(x), norm_values, eps);
-    launch_gated_int8(gate.packed(), up.packed(), inputs.int8, products, gemm_device_,
-                      stream_.get());
-    launch_prepare(products, hidden.int8, stream_.get());
-    return hidden;
-  }
-  if (gates_inside(gate.packed(), up.packed(), gemm_device_)) {
+  if (way == Products::f16 && gates_inside(gate.packed(), up.packed(), gemm_device_)) {
     Inputs inputs;
     place_input(input_, way, x.n_rows, x.n_cols, inputs);
     const double lengths =
@@ -341,7 +328,11 @@ CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix&
   const Product gate_and_up[] = {{gate.packed(), {gates.values, gates.n_cols}},
                                  {up.packed(), {ups.values, ups.n_cols}}};
   multiply(gate_and_up, inputs_for(gate_and_up, rows_of(x), norm_values, eps));
-  launch_swiglu(gates, ups, hidden.f16, stream_.get());
+  if (way == Products::int8) {
+    launch_swiglu(gates, ups, hidden.int8, stream_.get());
+  } else {
+    launch_swiglu(gates, ups, hidden.f16, stream_.get());
+  }
   return hidden;
 }
 

@@ -21,11 +21,6 @@ void launch_quantise(const Packed& packed, const Int8Weights& to, cudaStream_t s
 void launch_gemm_int8(std::span<const Product> products, const Int8Panel& panel,
                       const GemmWork& work, const GemmDevice& device, cudaStream_t stream);
 
-/// products = silu(gate x) * (up x); gate and up have int8 weights and as many rows, a multiple
-/// of 8.
-void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& panel,
-                       const GatedRows& products, const GemmDevice& device, cudaStream_t stream);
-
 /// A call that is cut already.
 void launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDevice& device,
                       cudaStream_t stream);

@@ -1,7 +1,6 @@
 // Activations as int8, one step for 128 inputs of a row.
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -38,17 +37,9 @@ struct Int8Panel {
   }
 };
 
-/// Products of gate and up on their way to a panel: BF16 rows on the device, zeros beyond the last
-/// column.
-struct GatedRows {
-  __nv_bfloat16* values = nullptr;
-  std::uint32_t n_rows = 0;
-  std::uint32_t stride = 0;  // columns, rounded up to a multiple of 8
-};
-
-/// Panel of RMSNorm(x) (`norm` not null) or of x itself, as launch_prepare() of rows.hpp.
+/// As launch_prepare() and launch_swiglu() of rows.hpp.
 void launch_prepare(Rows x, const float* norm, float eps, const Int8Panel& panel,
                     cudaStream_t stream);
-void launch_prepare(const GatedRows& products, const Int8Panel& panel, cudaStream_t stream);
+void launch_swiglu(Rows gate, Rows up, const Int8Panel& panel, cudaStream_t stream);
 
 }  // namespace dllm::cuda

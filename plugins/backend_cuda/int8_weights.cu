@@ -2,6 +2,7 @@
 #include "cuda_check.hpp"
 #include "gemm_common.cuh"
 #include "gemm_int8.hpp"
+#include "reduce.cuh"
 
 namespace dllm::cuda {
 namespace {
@@ -13,7 +14,7 @@ __global__ void quantise(Packed from, Int8Weights to) {
   const std::uint32_t tile = blockIdx.y * kBlockUnits + threadIdx.y;  // of 16 rows
   const std::uint32_t block = blockIdx.x;                             // of 128 inputs
   float values[2][4][4][2];   // [unit][step of 16 inputs][pair][neighbour]
-  float largest[2] = {0, 0};  // of rows g and g + 8
+  float largest[2] = {0, 0};  // of rows g and g + 8; NaN where a weight is, and then the step
 #pragma unroll
   for (std::uint32_t u = 0; u < 2; ++u) {
     Unit<kForm> unit = {};
@@ -28,7 +29,7 @@ __global__ void quantise(Packed from, Int8Weights to) {
         const float2 two = __half22float2(*reinterpret_cast<const __half2*>(&word));
         values[u][j][p][0] = two.x;
         values[u][j][p][1] = two.y;
-        largest[p % 2] = fmaxf(largest[p % 2], fmaxf(fabsf(two.x), fabsf(two.y)));
+        largest[p % 2] = Larger{}(fabsf(two.x), Larger{}(fabsf(two.y), largest[p % 2]));
       }
   }
   const std::uint64_t first_row =
@@ -37,7 +38,7 @@ __global__ void quantise(Packed from, Int8Weights to) {
 #pragma unroll
   for (std::uint32_t i = 0; i < 2; ++i) {
     for (int offset = 1; offset < 4; offset *= 2)
-      largest[i] = fmaxf(largest[i], __shfl_xor_sync(0xFFFFFFFFu, largest[i], offset));
+      largest[i] = Larger{}(largest[i], __shfl_xor_sync(0xFFFFFFFFu, largest[i], offset));
     inverse[i] = largest[i] > 0 ? 127.0f / largest[i] : 0;
     if (lane % 4 == 0)
       to.steps[first_row + threadIdx.y * kUnitRows + lane / 4 + 8 * i] =

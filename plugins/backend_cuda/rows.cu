@@ -185,24 +185,6 @@ __global__ void __launch_bounds__(kPanelThreads)
         product_scale(products.factor * size.source_squares * factor * factor);
 }
 
-// Products of gate and up that are made already.
-struct Made {
-  GatedRows rows;
-  __device__ __forceinline__ Chunk load(std::uint32_t first, RowSize*) const {
-    Chunk chunk = {};
-    if (first >= rows.stride) return chunk;
-    const uint4 words = *reinterpret_cast<const uint4*>(
-        rows.values + static_cast<std::uint64_t>(blockIdx.x) * rows.stride + first);
-    const std::uint32_t all[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-    for (std::uint32_t i = 0; i < 4; ++i) {
-      chunk.values[2 * i] = __uint_as_float(all[i] << 16);
-      chunk.values[2 * i + 1] = __uint_as_float(all[i] & 0xFFFF0000u);
-    }
-    return chunk;
-  }
-};
-
 // 16 inputs of a row; eight neighbouring lanes have what shares a step.
 struct Sixteen {
   Chunk low;
@@ -316,9 +298,9 @@ void launch_prepare(Rows x, const float* norm, float eps, const Int8Panel& panel
          Plain{x, norm}, norm != nullptr, eps, panel);
 }
 
-void launch_prepare(const GatedRows& products, const Int8Panel& panel, cudaStream_t stream) {
-  launch("launching prepare", fill_int8_panel<Made, 3>, products.n_rows, kInt8Threads, 0, stream,
-         Made{products}, false, 0.0f, panel);
+void launch_swiglu(Rows gate, Rows up, const Int8Panel& panel, cudaStream_t stream) {
+  launch("launching swiglu", fill_int8_panel<Gated, 3>, gate.n_rows, kInt8Threads, 0, stream,
+         Gated{gate, up}, false, 0.0f, panel);
 }
 
 void launch_copy_rows(Rows from, const std::int32_t* rows, Rows to, cudaStream_t stream) {

@@ -245,6 +245,22 @@ TEST_P(CudaInt8Rows, OfZerosGiveZeroAndWhatIsNotFiniteShows) {
   }
 }
 
+TEST_F(CudaInt8, AWeightThatIsNaNShows) {
+  constexpr std::uint32_t kIn = 256;
+  constexpr std::uint32_t kOut = 70;
+  Rows weights = to_rows(random_floats(std::size_t{kOut} * kIn, 1), kIn);
+  weights[7][130] = std::numeric_limits<double>::quiet_NaN();
+  WeightFile file;
+  file.add_matrix("w", weights);
+  const auto w = file.import_to(backend(), "w");
+  const auto x = fill(random_floats(kIn, 5), kIn);
+  const auto out = backend().make_buffer(1, kOut);
+  const std::vector<Projection> projections = {{w.get(), nullptr, out->rows(1)}};
+  backend().norm_linear(x->rows(1), nullptr, 0, projections);
+  const std::vector<float> got = test::read(backend(), out->rows(1));
+  EXPECT_TRUE(std::any_of(got.begin(), got.end(), [](float value) { return std::isnan(value); }));
+}
+
 // Statistics of some rows are those of the logits of all, wherever they begin.
 TEST_P(CudaInt8Rows, OfTheHeadMayBeginAnywhere) {
   constexpr std::uint32_t kIn = 256;
@@ -278,9 +294,8 @@ TEST_P(CudaInt8Rows, OfTheHeadMayBeginAnywhere) {
   }
 }
 
-// Tiles of 256 weight rows give what those of 128 give: the products of many rows are cut into
-// them.
-TEST_P(CudaInt8Rows, OfWideMatricesAreTheSameInWideTiles) {
+// Many tiles, which a block takes one after the other.
+TEST_P(CudaInt8Rows, OfWideMatricesAreTheSameInManyTiles) {
   constexpr std::uint32_t kIn = 256;
   constexpr std::uint32_t kWide = 4104;
   constexpr std::uint32_t kRows = 1300;
@@ -306,7 +321,7 @@ TEST_P(CudaInt8Rows, OfWideMatricesAreTheSameInWideTiles) {
   EXPECT_LT(relative_error(few, oracle_linear(file.decoded("gate"), normed)), 2 * kError);
 }
 
-TEST_P(CudaInt8Rows, OfWideFeedForwardLayersAreTheSameInWideTiles) {
+TEST_P(CudaInt8Rows, OfWideFeedForwardLayersAreTheSameInManyTiles) {
   constexpr std::uint32_t kWidth = 256;
   constexpr std::uint32_t kFfn = 4096;
   constexpr std::uint32_t kRows = 1300;
