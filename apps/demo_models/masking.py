@@ -17,7 +17,6 @@ PADDING_SHOWN = {"llada": 0.0, "dream": 0.0}
 COMMON_SHOWN = {"llada": 0.1, "dream": 0.0}
 N_COMMON = 120
 BLOCK_SIZES = (32, 32, 32, 16, 64)   # drawn per row
-DOUBT = 0.15                         # see Workings
 # Unmasking: how much of a block's answer is still hidden at each state after the first; with the weight of later blocks.
 LEFT = (1.0, 0.75, 0.5, 0.3, 0.12)
 LATER_WEIGHT = 0.3
@@ -32,30 +31,6 @@ def common_tokens(pool, tokenizer):
     plain = torch.tensor([not (any(c.isdigit() for c in t) or (len(t) <= 2 and t[-1:].isalpha())) for t in tokenizer.tokens])
     counts = counts * plain.to(counts.device)
     return counts >= counts.sort(descending=True).values[N_COMMON]
-
-
-class Workings:
-    """Finds digits that are asked for before the working they follow from is there.
-
-    In `March 8 - 31 = February 36 - 31 = February 5.` the last 5 can be learned by heart, and is then given without doubt,
-    rightly or not, before the 36 is written. So while anything before the nearest `=`, full stop or comma is hidden, the
-    share DOUBT of such a digit's target goes to all ten digits alike: decoding, which takes the surest first, comes to it last.
-    """
-
-    def __init__(self, tokenizer, device):
-        def holding(characters):
-            return torch.tensor([any(c in t for c in characters) for t in tokenizer.tokens], device=device)
-        self.separates, self.equals, self.digit = holding("=.,"), holding("="), holding("0123456789")
-        self.digits = torch.tensor([tokenizer.id[c] for c in "0123456789"], device=device)
-
-    def doubt(self, tokens, hidden, prompt, answer):
-        """tokens, hidden [rows, length]; prompt, answer [rows] -> DOUBT or 0 for each position, [rows, length]."""
-        at = torch.arange(tokens.size(1), device=tokens.device)[None] - prompt[:, None]
-        inside = (at >= 0) & (at < answer[:, None])
-        clause = (self.separates[tokens] & inside).cumsum(1)
-        first_open = clause.masked_fill(~(hidden & inside), tokens.size(1)).amin(1, keepdim=True)
-        worked = (self.equals[tokens] & inside).any(1, keepdim=True)
-        return DOUBT * (worked & inside & self.digit[tokens] & (clause > first_open))
 
 
 def position_weights(at, answer, one_answer):
@@ -123,8 +98,8 @@ class Unmasking:
 
     def __init__(self, rows, length, tokenizer, generator):
         self.rows, self.architecture, self.generator = rows, tokenizer.architecture, generator
-        self.tokens, self.prompt, self.answer, one_answer = unpack(rows, length, tokenizer.eos)
-        at = torch.arange(length, device=rows.device)[None] - self.prompt[:, None]
+        self.tokens, prompt, self.answer, one_answer = unpack(rows, length, tokenizer.eos)
+        at = torch.arange(length, device=rows.device)[None] - prompt[:, None]
         size = torch.full((len(rows), 1), length, device=rows.device)
         if tokenizer.architecture == "llada":
             size = torch.tensor(BLOCK_SIZES, device=rows.device)[(self.uniform(len(rows), 1) * len(BLOCK_SIZES)).long()]

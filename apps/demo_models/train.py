@@ -21,7 +21,7 @@ import torch.nn.functional as F
 
 import export_gguf
 from batches import Pool, unpack
-from masking import BLOCK_ROWS, COMMON_SHOWN, PADDING_SHOWN, Unmasking, Workings, common_tokens, mask_rows
+from masking import BLOCK_ROWS, COMMON_SHOWN, PADDING_SHOWN, Unmasking, common_tokens, mask_rows
 from model import CONFIGS, DiffusionModel
 from optimizer import Muon
 from quantize import rounded
@@ -37,24 +37,18 @@ CHECKPOINTS_AT = (0.4, 0.7, 0.9)     # of the run: a file of the average is writ
 ROUNDED_EVERY = 16                   # steps: how old the rounding that the network trains with may be
 
 
-def cross_entropies(logits, targets, doubt, digits):
-    """logits [n, vocab]; targets, doubt [n]; digits [10] -> [n], the share `doubt` of each target being all digits alike."""
-    exact = F.cross_entropy(logits, targets, reduction="none")
-    return exact + doubt * (logits.gather(1, targets[:, None])[:, 0] - logits[:, digits].mean(1))
+def weighted_cross_entropy(h, embedding, targets, weights):
+    """h [n, width], targets [n], weights [n] -> sum of weight * cross entropy."""
+    return (F.cross_entropy(F.linear(h, embedding).float(), targets, reduction="none") * weights).sum()
 
 
-def weighted_cross_entropy(h, embedding, targets, weights, doubt, digits):
-    """h [n, width]; targets, weights, doubt [n] -> sum of weight * cross entropy."""
-    return (cross_entropies(F.linear(h, embedding).float(), targets, doubt, digits) * weights).sum()
-
-
-def cross_entropy_and_choice(h, embedding, targets, weights, doubt, digits, by_entropy: bool):
+def cross_entropy_and_choice(h, embedding, targets, weights, by_entropy: bool):
     """The same sum, and what decoding would do: certainty and most probable token of each row, both [n].
 
     Certainty is the probability of that token (LLaDA) or the negative entropy (Dream); for the order the logarithm will do.
     """
     logits = F.linear(h, embedding).float()
-    loss = (cross_entropies(logits, targets, doubt, digits) * weights).sum()
+    loss = (F.cross_entropy(logits, targets, reduction="none") * weights).sum()
     seen = logits.detach()
     log_sum = seen.logsumexp(-1)
     top, chosen = seen.max(-1)
@@ -71,7 +65,6 @@ class Losses:
         self.dtype = torch.bfloat16 if compiled else torch.float32
         functions = weighted_cross_entropy, cross_entropy_and_choice
         self.plain, self.with_choice = (torch.compile(f, dynamic=False) for f in functions) if compiled else functions
-        self.workings = Workings(tokenizer, pool.device)
         self.live = [None] * UNMASKING_AT_ONCE
         self.again = {}                                     # row length: rows that went wrong
         self.failed = self.finished = 0
@@ -89,12 +82,7 @@ class Losses:
         shares = [share[self.tokenizer.architecture] for share in (BLOCK_ROWS, PADDING_SHOWN, COMMON_SHOWN)]
         hidden, weights, total = mask_rows(tokens, *of_rows, self.common, shares, self.generator)
         h, embedding = self.hidden_states(tokens, hidden)
-        return self.plain(h, embedding, *self.targets(tokens, hidden, weights, *of_rows[:2])) / total
-
-    def targets(self, tokens, hidden, weights, prompt, answer):
-        """What the loss functions want behind h and the embedding."""
-        doubt = self.workings.doubt(tokens, hidden, prompt, answer)
-        return (*(self.moved(x, -1).flatten() for x in (tokens, weights, doubt)), self.workings.digits)
+        return self.plain(h, embedding, self.moved(tokens, -1).flatten(), self.moved(weights, -1).flatten()) / total
 
     def begin(self, length, rows):
         taken = self.pool.rows(length, rows, self.generator)
@@ -107,8 +95,8 @@ class Losses:
         batch = self.live[slot] or self.begin(length, rows)
         weights, total = batch.weights()
         h, embedding = self.hidden_states(batch.tokens, batch.hidden)
-        targets = self.targets(batch.tokens, batch.hidden, weights, batch.prompt, batch.answer)
-        loss, *choice = self.with_choice(h, embedding, *targets, self.model.config.shifted)
+        loss, *choice = self.with_choice(h, embedding, self.moved(batch.tokens, -1).flatten(), self.moved(weights, -1).flatten(),
+                                         self.model.config.shifted)
         done = batch.commit(*(self.moved(x.view(batch.tokens.shape), 1) for x in choice))
         self.live[slot] = None if done else batch
         if done:

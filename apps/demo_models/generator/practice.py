@@ -201,14 +201,12 @@ def copy(rng: Random) -> Instance:
 
 
 def date_shift(rng: Random) -> Instance:
-    """Days at the edge of a month, February often, and up to 99 days: the task itself has 32,000 questions, few enough to learn
-    by heart, and a network that did is too sure of those it never saw."""
-    month, sign = rng.choice((rng.randrange(12), 0, 1, 2)), rng.choice((1, -1))
-    n = rng.randint(2, 99)
+    """Days at the edge of a month: the answer is the first or last, or one beyond."""
+    month, n, sign = rng.randrange(12), rng.randint(2, 45), rng.choice((1, -1))
     edge = rng.choice((-1, 0, 0, 1, 1, 2))
     day = n + edge if sign < 0 else dates.MONTH_DAYS[month] - n + edge
     if not 1 <= day <= dates.MONTH_DAYS[month]:
-        day = rng.randint(1, dates.MONTH_DAYS[month])
+        return dates.make_date_shift(rng)
     shown = f"{dates.MONTHS[month]} {day}"
     return Instance(f"{shown}{sign * n:+d}", phrase(rng, dates.SHIFT[sign], n=n, d=shown), dates.carried(month, day, n, sign))
 
