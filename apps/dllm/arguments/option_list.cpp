@@ -65,7 +65,7 @@ constexpr std::array kOptions = std::to_array<OptionSpec>({
 
     // decoding
     {.name = "sampler", .value_name = "NAME",
-     .help = "decoding rule; auto: the model's own (replay: the recorded one)",
+     .help = "decoding rule; auto: model's (replay: recorded)",
      .group = Group::decoding, .commands = kDecodes, .default_value = "auto"},
     {.name = "preset", .value_name = "NAME",
      .help = "values the sampler names, such as reference",
