@@ -180,8 +180,8 @@ void attend(const AttentionQueries& in, const AttentionPanels& keys, float* scra
     score_keys(in, n_keys, panel, work);
     for (uint32_t r = 0; r < in.n_rows; ++r) {
       float* scores = work.scores + r * kKeyBlock;  // a block has room for whole vectors
-      softmax_step(scores, n_keys, key == 0, r, work.state,
-                   [&](uint32_t i, F e) { store(scores + i, e); });
+      softmax_step<bounded_exponential, 1>(scores, n_keys, key == 0, r, work.state,
+                                           [&](uint32_t i, const F* e) { store(scores + i, *e); });
     }
     const float* values = panel + static_cast<uint64_t>(in.head_dim) * kKeyBlock;
     (key == 0 ? add_values<false> : add_values<true>)(in, n_keys, values, work);

@@ -9,10 +9,10 @@ struct AttentionState {
   uint32_t out_stride;  // head_dim, padded
 };
 
-// One online-softmax step of row r: raises its maximum, gives exp(score - maximum) of kLanes keys
-// at a time to put(key, values), scales what earlier keys gave and adds to the row's sums, which
-// stay lane by lane. Values of keys beyond n_keys are 0.
-template <typename Put>
+// One online-softmax step of row r: raises its maximum, gives kPower(score - maximum), e or 2 to
+// that, of kVectors x kLanes keys at a time to put(key, vectors), scales what earlier keys gave and
+// adds to the row's sums, which stay lane by lane. Values of keys beyond n_keys are 0.
+template <F (*kPower)(F), uint32_t kVectors, typename Put>
 DLLM_LANES void softmax_step(const float* scores, uint32_t n_keys, bool is_first, uint32_t r,
                              const AttentionState& state, Put put) {
   F largest = splat(-kInfinity);
@@ -23,14 +23,19 @@ DLLM_LANES void softmax_step(const float* scores, uint32_t n_keys, bool is_first
   const float now = here > before ? here : before;
   F total = is_first ? splat(0) : load(state.sums + r * kLanes);
   if (!is_first && now != before) {
-    const F factor = exponential(splat(before - now));
+    const F factor = kPower(splat(before - now));
     total = total * factor;
     float* out = state.out + r * state.out_stride;
     for (uint32_t d = 0; d < state.out_stride; d += kLanes) store(out + d, load(out + d) * factor);
   }
-  for (uint32_t i = 0; i < n_keys; i += kLanes) {
-    const F e = exponential(load_at(scores, i, n_keys, -kInfinity) - now);
-    total = total + e;
+  for (uint32_t i = 0; i < n_keys; i += kVectors * kLanes) {
+    F e[kVectors];
+#pragma GCC unroll 4
+    for (uint32_t j = 0; j < kVectors; ++j) {
+      const uint32_t at = i + j * kLanes;
+      e[j] = at < n_keys ? kPower(load_at(scores, at, n_keys, -kInfinity) - now) : splat(0);
+      total = total + e[j];
+    }
     put(i, e);
   }
   store(state.sums + r * kLanes, total);

@@ -3,7 +3,7 @@
 // emulates them.
 //
 // Both operands of both products are sums of two BF16 values (brain_parts.inl), multiplied as
-// high high + high low + low high, in f32. So scores and results are off by about 2^-16 of their
+// low high + high high + high low, in f32. So scores and results are off by about 2^-16 of their
 // terms, where plain BF16 would lose 2^-8.
 //
 // A panel is made of units, what a pair of tile registers takes of 16 columns and 32 inputs: first
@@ -12,7 +12,7 @@
 // zeros up to the end of a unit.
 //
 // A unit is multiplied with up to three times 16 queries. Tile registers: 0 to 2 sums, 3 and 4 the
-// unit's parts, 5 to 7 the queries' (or weights') high parts, then their low ones.
+// unit's parts, 5 to 7 the queries' (or weights') low parts, then their high ones.
 
 #include "lanes.inl"
 // Uses names of the above.
@@ -21,10 +21,11 @@
 #include "tile_registers.inl"
 #include "transpose.inl"
 
-constexpr uint32_t kKeyBlock = 256;
+constexpr uint32_t kKeyBlock = 128;  // weights of 48 queries: 24 KiB, in the first-level cache
 constexpr uint32_t kUnitInputs = 32;
 constexpr uint32_t kPart = kUnitInputs * kRegisterRows;  // values of a unit's high or low part
 constexpr uint32_t kUnit = 2 * kPart;
+constexpr uint32_t kBlockUnits = kKeyBlock / kUnitInputs;
 constexpr uint32_t kScoreStride = kKeyBlock + kRegisterRows;  // rows in different cache sets
 static_assert(kQueryBlock == 3 * kRegisterRows && kRegisterRows % kLanes == 0);
 
@@ -37,12 +38,15 @@ uint64_t panel_floats(uint32_t head_dim) {
   return uint64_t{kKeyBlock} * (head_inputs(head_dim) + head_columns(head_dim));
 }
 
-// Rows of a product's left side, as parts.
+// Rows of a product's left side, as parts: [input / 32][row][input % 32].
 struct LeftRows {
-  uint16_t* high;  // [kQueryBlock][stride]
+  uint16_t* high;
   uint16_t* low;
-  uint32_t stride;
+  uint32_t n_inputs;  // whole units
 };
+DLLM_LANES uint32_t left_at(uint32_t row, uint32_t input) {
+  return (input / kUnitInputs * kQueryBlock + row) * kUnitInputs + input % kUnitInputs;
+}
 struct TileScratch {
   float* scores;  // [kQueryBlock][kScoreStride]
   LeftRows queries;
@@ -74,21 +78,18 @@ TileScratch scratch_at(float* memory, uint32_t head_dim) {
   return work;
 }
 
-template <int kTiles, int kFirst>
-DLLM_LANES void load_left(const uint16_t* rows, uint32_t stride) {
-  const uint64_t bytes = uint64_t{stride} * sizeof(uint16_t);
-  load_tile<kFirst>(rows, bytes);
-  if constexpr (kTiles > 1) load_tile<kFirst + 1>(rows + kRegisterRows * stride, bytes);
-  if constexpr (kTiles > 2) load_tile<kFirst + 2>(rows + 2 * kRegisterRows * stride, bytes);
+// Tile register 5 + kTile: a part of 16 rows, where they are among the kTiles x 16.
+template <int kTiles, int kTile>
+DLLM_LANES void load_left(const uint16_t* rows) {
+  if constexpr (kTile < kTiles) load_tile<5 + kTile>(rows + kTile * kPart, kStepBytes);
 }
-template <int kTiles, int kRight>
+template <int kTiles, int kTile, int kRight>
 DLLM_LANES void multiply_left() {
-  multiply_brains<0, 5, kRight>();
-  if constexpr (kTiles > 1) multiply_brains<1, 6, kRight>();
-  if constexpr (kTiles > 2) multiply_brains<2, 7, kRight>();
+  if constexpr (kTile < kTiles) multiply_brains<kTile, 5 + kTile, kRight>();
 }
 
-// c[16 kTiles rows][16 columns] (+)= left times n_units units.
+// c[16 kTiles rows][16 columns] (+)= left times n_units >= 1 units: low high, high high, high low,
+// so that a unit's high part is free for the next one early.
 template <int kTiles>
 void multiply_units(const LeftRows& left, const uint16_t* units, uint32_t n_units, bool add,
                     float* c, uint32_t ldc) {
@@ -103,14 +104,34 @@ void multiply_units(const LeftRows& left, const uint16_t* units, uint32_t n_unit
     if constexpr (kTiles > 1) zero_tile<1>();
     if constexpr (kTiles > 2) zero_tile<2>();
   }
-  for (uint32_t u = 0; u < n_units; ++u, units += kUnit) {
-    load_tile<3>(units, kStepBytes);
-    load_left<kTiles, 5>(left.high + u * kUnitInputs, left.stride);
-    multiply_left<kTiles, 3>();
+  constexpr uint32_t kLeftUnit = kQueryBlock * kUnitInputs;
+  const uint16_t* high = left.high;
+  const uint16_t* low = left.low;
+  load_tile<3>(units, kStepBytes);
+  load_left<kTiles, 0>(low);
+  load_left<kTiles, 1>(low);
+  load_left<kTiles, 2>(low);
+  for (uint32_t u = 1;; ++u, high += kLeftUnit) {
+    multiply_left<kTiles, 0, 3>();
+    multiply_left<kTiles, 1, 3>();
+    multiply_left<kTiles, 2, 3>();
     load_tile<4>(units + kPart, kStepBytes);
-    multiply_left<kTiles, 4>();
-    load_left<kTiles, 5>(left.low + u * kUnitInputs, left.stride);
-    multiply_left<kTiles, 3>();
+    load_left<kTiles, 0>(high);
+    multiply_left<kTiles, 0, 3>();
+    load_left<kTiles, 1>(high);
+    multiply_left<kTiles, 1, 3>();
+    load_left<kTiles, 2>(high);
+    multiply_left<kTiles, 2, 3>();
+    multiply_left<kTiles, 0, 4>();
+    multiply_left<kTiles, 1, 4>();
+    multiply_left<kTiles, 2, 4>();
+    if (u == n_units) break;
+    units += kUnit;
+    low += kLeftUnit;
+    load_tile<3>(units, kStepBytes);
+    load_left<kTiles, 0>(low);
+    load_left<kTiles, 1>(low);
+    load_left<kTiles, 2>(low);
   }
   store_tile<0>(rows[0], bytes);
   if constexpr (kTiles > 1) store_tile<1>(rows[1], bytes);
@@ -158,42 +179,63 @@ void pack_value_unit(const AttentionKeys& from, uint32_t key, uint32_t d, uint16
     }
 }
 
-void pack(const AttentionKeys& from, float* panel) {
-  auto* units = reinterpret_cast<uint16_t*>(panel);
-  for (uint32_t key = 0; key < from.n_keys; key += kRegisterRows)
-    for (uint32_t d = 0; d < from.head_dim; d += kUnitInputs, units += kUnit)
-      pack_key_unit(from, key, d, units);
-  units = reinterpret_cast<uint16_t*>(panel + uint64_t{kKeyBlock} * head_inputs(from.head_dim));
-  for (uint32_t d = 0; d < from.head_dim;
-       d += kRegisterRows, units += kKeyBlock / kUnitInputs * kUnit)
-    for (uint32_t key = 0; key < from.n_keys; key += kUnitInputs)
-      pack_value_unit(from, key, d, units + key / kUnitInputs * kUnit);
+// Asks for rows of a head ahead of their use: they lie too far apart for the processor to guess.
+template <int kForWriting>
+void fetch_rows(const float* rows, uint64_t stride, uint32_t n_rows, uint32_t head_dim) {
+  constexpr uint32_t kLine = 16;
+  for (uint32_t r = 0; r < n_rows; ++r)
+    for (uint32_t d = 0; d < head_dim; d += kLine)
+      __builtin_prefetch(rows + r * stride + d, kForWriting);
 }
 
-// Scaled queries as parts; rows up to a whole tile are zeros.
+void pack(const AttentionKeys& from, float* panel) {
+  const uint32_t head_units = head_inputs(from.head_dim) / kUnitInputs;
+  auto* const keys = reinterpret_cast<uint16_t*>(panel);
+  auto* const values = keys + uint64_t{kKeyBlock} * head_inputs(from.head_dim) * 2;
+  const auto fetch = [&](const float* rows, uint32_t first) {
+    if (first >= from.n_keys) return;
+    const uint32_t left = from.n_keys - first;
+    fetch_rows<0>(rows + first * from.stride, from.stride, left < kUnitInputs ? left : kUnitInputs,
+                  from.head_dim);
+  };
+  fetch(from.k, 0);
+  for (uint32_t key = 0; key < from.n_keys; key += kUnitInputs) {
+    fetch(from.v, key);
+    for (uint32_t i = 0; i < kUnitInputs; i += kRegisterRows)
+      for (uint32_t d = 0; d < from.head_dim; d += kUnitInputs)
+        pack_key_unit(from, key + i, d,
+                      keys + ((key + i) / kRegisterRows * head_units + d / kUnitInputs) * kUnit);
+    fetch(from.k, key + kUnitInputs);
+    for (uint32_t d = 0; d < from.head_dim; d += kRegisterRows)
+      pack_value_unit(from, key, d,
+                      values + (d / kRegisterRows * kBlockUnits + key / kUnitInputs) * kUnit);
+  }
+}
+
+// Queries as parts, scaled so that weights are powers of 2; rows up to a whole tile are zeros.
 void load_queries(const AttentionQueries& in, const TileScratch& work) {
+  const float scale = in.scale * 1.44269504f;  // log2(e)
   for (uint32_t r = 0; r < whole(in.n_rows, kRegisterRows); ++r) {
-    for (uint32_t d = 0; d < work.queries.stride; d += kLanes) {
+    for (uint32_t d = 0; d < work.queries.n_inputs; d += kLanes) {
       const bool exists = r < in.n_rows && d < in.head_dim;
-      const F x = exists ? load_at(in.q + r * in.stride, d, in.head_dim, 0) * in.scale : splat(0);
-      const uint32_t at = r * work.queries.stride + d;
-      store_parts(x, work.queries.high + at, work.queries.low + at);
+      const F x = exists ? load_at(in.q + r * in.stride, d, in.head_dim, 0) * scale : splat(0);
+      store_parts(x, work.queries.high + left_at(r, d), work.queries.low + left_at(r, d));
     }
     work.state.max[r] = -kInfinity;
   }
 }
 
-// Weights e^(score - maximum) of the n_keys of a panel, as parts, zeros up to a whole unit.
+// Weights 2^(score - maximum) of the n_keys of a panel, as parts, zeros up to a whole unit.
 // Rows of the last tile that are no query hold anything: they only meet their own results.
 void weigh_keys(const AttentionQueries& in, uint32_t n_keys, bool is_first,
                 const TileScratch& work) {
   for (uint32_t r = 0; r < in.n_rows; ++r) {
-    uint16_t* const high = work.weights.high + r * kKeyBlock;
-    uint16_t* const low = work.weights.low + r * kKeyBlock;
-    softmax_step(work.scores + r * kScoreStride, n_keys, is_first, r, work.state,
-                 [&](uint32_t i, F e) { store_parts(e, high + i, low + i); });
-    for (uint32_t i = whole(n_keys, kLanes); i < whole(n_keys, kUnitInputs); i += kLanes)
-      store_parts(splat(0), high + i, low + i);
+    softmax_step<bounded_power, kUnitInputs / kLanes>(
+        work.scores + r * kScoreStride, n_keys, is_first, r, work.state,
+        [&](uint32_t i, const F* e) {
+          store_bounded_parts(e, work.weights.high + left_at(r, i),
+                              work.weights.low + left_at(r, i));
+        });
   }
 }
 
@@ -210,11 +252,11 @@ void attend(const AttentionQueries& in, const AttentionPanels& keys, float* scra
     for (uint32_t i = 0; i < n_keys; i += kRegisterRows, units += head_units * kUnit)
       multiply(work.queries, units, head_units, false, work.scores + i, kScoreStride);
     weigh_keys(in, n_keys, key == 0, work);
-    units =
-        reinterpret_cast<const uint16_t*>(panel + uint64_t{kKeyBlock} * head_inputs(in.head_dim));
+    if (key + n_keys == keys.n_keys) fetch_rows<1>(out, in.stride, in.n_rows, in.head_dim);
+    units = reinterpret_cast<const uint16_t*>(panel) +
+            uint64_t{kKeyBlock} * head_inputs(in.head_dim) * 2;
     const uint32_t n_units = whole(n_keys, kUnitInputs) / kUnitInputs;
-    for (uint32_t d = 0; d < in.head_dim;
-         d += kRegisterRows, units += kKeyBlock / kUnitInputs * kUnit)
+    for (uint32_t d = 0; d < in.head_dim; d += kRegisterRows, units += kBlockUnits * kUnit)
       multiply(work.weights, units, n_units, key != 0, work.state.out + d, work.state.out_stride);
   }
   leave_tiles();

@@ -42,6 +42,29 @@ DLLM_LANES void store_parts(F x, uint16_t* high, uint16_t* low) {
   __builtin_memcpy(low, &parts.low, sizeof parts.low);
 }
 
+// The same of 32 values below 2^111, 64-byte aligned: x 65537 - (x 65537 - x) is x rounded to 8
+// bits (Veltkamp), with no way to BF16 and back.
+DLLM_LANES void store_bounded_parts(const F* x, uint16_t* high, uint16_t* low) {
+  constexpr uint32_t kVectors = 32 / kLanes;
+  F rounded[kVectors], rest[kVectors];
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < kVectors; ++i) {
+    const F wide = x[i] * 65537.0f;
+    rounded[i] = wide - (wide - x[i]);
+    rest[i] = x[i] - rounded[i];
+  }
+#if defined(__AVX512BF16__)
+  _mm512_store_si512(high, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(rounded[1], rounded[0])));
+  _mm512_store_si512(low, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(rest[1], rest[0])));
+#else
+  for (uint32_t i = 0; i < kVectors; ++i) {
+    const Halves parts[2] = {rounded_halves(rounded[i]), rounded_halves(rest[i])};
+    __builtin_memcpy(high + i * kLanes, &parts[0], sizeof parts[0]);
+    __builtin_memcpy(low + i * kLanes, &parts[1], sizeof parts[1]);
+  }
+#endif
+}
+
 // (even[i], odd[i]) side by side, even first, for kLanes columns.
 DLLM_LANES void store_pairs(Halves even, Halves odd, uint16_t* to) {
   const Words pairs = widened(even) >> 16 | widened(odd);

@@ -20,8 +20,7 @@ DLLM_LANES void store_at(float* x, uint32_t i, uint32_t n, F v) {
 // polynomial 1 + r + r^2 q(r) of degree 5 with the smallest relative error (Remez: 1.06e-7 with
 // these coefficients), then the exponent n. Relative error below 2.5e-7 for x >= -87; below that 0,
 // above 88.37 the value saturates at 2.4e38. NaN stays NaN.
-DLLM_LANES F exponential(F x) {
-  x = smaller(splat(88.37f), x);
+DLLM_LANES F bounded_exponential(F x) {  // of x <= 88.37 or NaN
   const F n = round(x * 1.44269504088896341f);
   F r = fused(n, splat(-0.693359375f), x);
   r = fused(n, splat(2.12194440e-4f), r);
@@ -32,4 +31,19 @@ DLLM_LANES F exponential(F x) {
   q = fused(q, r, splat(1.0f));
   q = fused(q, r, splat(1.0f));
   return zero_below(power_of_two(q, n), x, -87.0f);
+}
+DLLM_LANES F exponential(F x) { return bounded_exponential(smaller(splat(88.37f), x)); }
+
+// 2^x likewise, of x <= 127 or NaN: the polynomial above of r ln 2. Relative error below 2.5e-7 for
+// x >= -126, below that 0.
+DLLM_LANES F bounded_power(F x) {
+  const F n = round(x);
+  const F r = x - n;
+  F q = splat(0.00133002563f);
+  q = fused(q, r, splat(0.00966971921f));
+  q = fused(q, r, splat(0.0555055984f));
+  q = fused(q, r, splat(0.240222807f));
+  q = fused(q, r, splat(0.693147181f));
+  q = fused(q, r, splat(1.0f));
+  return zero_below(power_of_two(q, n), x, -126.0f);
 }
