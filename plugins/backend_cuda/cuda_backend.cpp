@@ -59,43 +59,41 @@ CudaBuffer::CudaBuffer(std::uint32_t max_rows, std::uint32_t n_cols)
     : Buffer(max_rows, n_cols),
       memory_(std::uint64_t{max_rows} * n_cols * sizeof(float), "activation buffer") {}
 
-CudaIndexList::CudaIndexList(std::uint32_t capacity, cudaStream_t stream)
-    : stream_(stream),
-      staging_(capacity * sizeof(std::int32_t), "index list"),
-      memory_(capacity * sizeof(std::int32_t), "index list") {}
-
-// staging_ may still be on its way to the device from the write before.
-void CudaIndexList::write(std::span<const std::int32_t> values) {
-  DLLM_ASSERT(values.size_bytes() <= staging_.bytes());
-  size_ = static_cast<std::uint32_t>(values.size());
-  if (values.empty()) return;
-  cuda_check(cudaStreamSynchronize(stream_), "waiting to write an index list");
-  std::memcpy(staging_.as<std::byte>(), values.data(), values.size_bytes());
-  cuda_check(cudaMemcpyAsync(memory_.as<std::byte>(), staging_.as<std::byte>(), values.size_bytes(),
-                             cudaMemcpyHostToDevice, stream_),
-             "writing an index list");
+UploadedList::UploadedList(std::uint64_t bytes, cudaStream_t stream, const char* what)
+    : stream_(stream), what_(what), staging_(bytes, what), memory_(bytes, what) {
+  cuda_check(cudaEventCreateWithFlags(&sent_, cudaEventDisableTiming), "making an event");
 }
 
-CudaAttentionSpans::CudaAttentionSpans(std::uint32_t capacity, cudaStream_t stream)
-    : stream_(stream),
-      staging_(capacity * sizeof(AttentionSpan), "attention spans"),
-      memory_(capacity * sizeof(AttentionSpan), "attention spans") {}
+UploadedList::~UploadedList() { (void)cudaEventDestroy(sent_); }
+
+void UploadedList::write(const void* from, std::uint64_t bytes) {
+  DLLM_ASSERT(bytes <= staging_.bytes());
+  auto* staging = staging_.as<std::byte>();
+  if (bytes == 0 || (bytes <= known_bytes_ && std::memcmp(staging, from, bytes) == 0)) return;
+  cuda_check(cudaEventSynchronize(sent_), what_);
+  known_bytes_ = 0;
+  std::memcpy(staging, from, bytes);
+  cuda_check(
+      cudaMemcpyAsync(memory_.as<std::byte>(), staging, bytes, cudaMemcpyHostToDevice, stream_),
+      what_);
+  cuda_check(cudaEventRecord(sent_, stream_), what_);
+  known_bytes_ = bytes;
+}
+
+void CudaIndexList::write(std::span<const std::int32_t> values) {
+  list_.write(values.data(), values.size_bytes());
+  size_ = static_cast<std::uint32_t>(values.size());
+}
 
 void CudaAttentionSpans::write(std::span<const AttentionSpan> spans) {
-  DLLM_ASSERT(spans.size_bytes() <= staging_.bytes());
   for (const AttentionSpan& span : spans) {
     if (span.mask == MaskKind::full) continue;
     throw Error(ErrorCode::unsupported,
                 "attention mask '" + std::string(mask_kind_name(span.mask)) + "' is not built",
                 "backend cuda", "only full attention can be run");
   }
+  list_.write(spans.data(), spans.size_bytes());
   size_ = static_cast<std::uint32_t>(spans.size());
-  if (spans.empty()) return;
-  cuda_check(cudaStreamSynchronize(stream_), "waiting to write attention spans");
-  std::memcpy(staging_.as<std::byte>(), spans.data(), spans.size_bytes());
-  cuda_check(cudaMemcpyAsync(memory_.as<std::byte>(), staging_.as<std::byte>(), spans.size_bytes(),
-                             cudaMemcpyHostToDevice, stream_),
-             "writing attention spans");
 }
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options), stream_(options.device) {
@@ -188,6 +186,8 @@ void CudaBackend::reserve(const StepLimits& limits) {
     const std::uint64_t chunk =
         std::min<std::uint64_t>(chunk_rows(limits.n_vocab), 2ull * limits.max_score_rows);
     grow(logits_, chunk * limits.n_vocab * sizeof(float), "logits");
+    reserve_answers(static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk, rows)),
+                    limits.n_vocab);
   }
 }
 

@@ -54,31 +54,53 @@ class CudaBuffer final : public Buffer {
   DeviceMemory memory_;
 };
 
-class CudaIndexList final : public IndexList {
+/// What a step reads of the host's lists, written between steps: a copy travels only where it
+/// changes something, and a write waits for the copy before it, no more.
+class UploadedList {
  public:
-  CudaIndexList(std::uint32_t capacity, cudaStream_t stream);
-  void write(std::span<const std::int32_t> values) override;
-  std::uint32_t size() const noexcept override { return size_; }
-  const std::int32_t* values() const noexcept { return memory_.as<std::int32_t>(); }
+  UploadedList(std::uint64_t bytes, cudaStream_t stream, const char* what);
+  ~UploadedList();
+  UploadedList(const UploadedList&) = delete;
+  UploadedList& operator=(const UploadedList&) = delete;
+
+  void write(const void* from, std::uint64_t bytes);
+  template <typename T>
+  const T* values() const noexcept {
+    return memory_.as<T>();
+  }
 
  private:
   cudaStream_t stream_;
+  const char* what_;
+  cudaEvent_t sent_ = nullptr;
   PinnedMemory staging_;
   DeviceMemory memory_;
+  std::uint64_t known_bytes_ = 0;  // of staging_, on the device or on their way
+};
+
+class CudaIndexList final : public IndexList {
+ public:
+  CudaIndexList(std::uint32_t capacity, cudaStream_t stream)
+      : list_(capacity * sizeof(std::int32_t), stream, "index list") {}
+  void write(std::span<const std::int32_t> values) override;
+  std::uint32_t size() const noexcept override { return size_; }
+  const std::int32_t* values() const noexcept { return list_.values<std::int32_t>(); }
+
+ private:
+  UploadedList list_;
   std::uint32_t size_ = 0;
 };
 
 class CudaAttentionSpans final : public AttentionSpans {
  public:
-  CudaAttentionSpans(std::uint32_t capacity, cudaStream_t stream);
+  CudaAttentionSpans(std::uint32_t capacity, cudaStream_t stream)
+      : list_(capacity * sizeof(AttentionSpan), stream, "attention spans") {}
   void write(std::span<const AttentionSpan> spans) override;
-  const AttentionSpan* values() const noexcept { return memory_.as<AttentionSpan>(); }
+  const AttentionSpan* values() const noexcept { return list_.values<AttentionSpan>(); }
   std::uint32_t size() const noexcept { return size_; }
 
  private:
-  cudaStream_t stream_;
-  PinnedMemory staging_;
-  DeviceMemory memory_;
+  UploadedList list_;
   std::uint32_t size_ = 0;
 };
 
@@ -165,6 +187,7 @@ class CudaBackend final : public Backend {
                  std::uint32_t n_rows, std::uint32_t to_row);
   Inputs head_input(TensorView hidden, const Vector& norm, float eps, const Matrix& output);
   void describe(std::span<const StatsRequest> requests, std::uint32_t n_vocab);
+  void reserve_answers(std::uint32_t n, std::uint32_t n_vocab);
   void answer_piece(const Piece& piece, std::span<const StatsRequest> requests,
                     const Matrix& output, const Inputs& inputs, HeadStats& stats);
 

@@ -147,6 +147,16 @@ void CudaBackend::head_stats(TensorView hidden, const Weight& norm, float eps, c
   flush();
 }
 
+// Of a piece of `n` rows; lists, which are rare, are not among them.
+void CudaBackend::reserve_answers(std::uint32_t n, std::uint32_t n_vocab) {
+  grow(head_rows_, n * sizeof(DeviceRow), "head rows");
+  grow(partials_, n * head_partial_bytes(n_vocab), "head statistics");
+  grow(answers_, n * sizeof(RowAnswer), "head statistics");
+  if (host_answers_.bytes() >= n * sizeof(RowAnswer)) return;
+  host_answers_ = PinnedMemory();
+  host_answers_ = PinnedMemory(n * sizeof(RowAnswer), "head statistics");
+}
+
 void CudaBackend::answer_piece(const Piece& piece, std::span<const StatsRequest> requests,
                                const Matrix& output, const Inputs& inputs, HeadStats& stats) {
   const std::uint32_t n = piece.n_rows;
@@ -156,16 +166,10 @@ void CudaBackend::answer_piece(const Piece& piece, std::span<const StatsRequest>
   if (piece.guided) logits_to(output, inputs, piece.pair_first_row, n, n);
   for (std::uint32_t i = 0; i < n; ++i) rows_[i].pair_row = n + i;
 
-  grow(head_rows_, n * sizeof(DeviceRow), "head rows");
-  grow(partials_, n * head_partial_bytes(n_vocab), "head statistics");
-  grow(answers_, n * sizeof(RowAnswer), "head statistics");
+  reserve_answers(n, n_vocab);
   grow(probs_, std::uint64_t{n} * stats.prob_of_stride * sizeof(float), "head statistics");
   grow(top_ids_, std::uint64_t{n} * stats.top_stride * sizeof(std::int32_t), "head statistics");
   grow(top_probs_, std::uint64_t{n} * stats.top_stride * sizeof(float), "head statistics");
-  if (host_answers_.bytes() < n * sizeof(RowAnswer)) {
-    host_answers_ = PinnedMemory();
-    host_answers_ = PinnedMemory(n * sizeof(RowAnswer), "head statistics");
-  }
   cuda_check(cudaMemcpyAsync(head_rows_.as<std::byte>(), rows_.data(), n * sizeof(DeviceRow),
                              cudaMemcpyHostToDevice, stream_.get()),
              "uploading head rows");

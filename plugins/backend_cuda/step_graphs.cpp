@@ -37,24 +37,26 @@ cudaGraphExec_t capture(cudaStream_t stream, const std::function<void()>& body) 
 
 }  // namespace
 
-// Whether a shape ran before; remembers it.
-bool StepGraphs::was_seen(const StepKey& key) {
+// Whether a shape ran kDirectRuns times before; counts it.
+bool StepGraphs::comes_often(const StepKey& key) {
   const auto known = std::find_if(seen_.begin(), seen_.end(),
-                                  [&](const StepKey& each) { return same(each, key); });
-  if (known != seen_.end()) {
-    seen_.erase(known);
-    return true;
+                                  [&](const Seen& each) { return same(each.key, key); });
+  if (known == seen_.end()) {
+    seen_.push_front({key, 1});
+    if (seen_.size() > kMostSeen) seen_.pop_back();
+    return false;
   }
-  seen_.push_front(key);
-  if (seen_.size() > kMostSeen) seen_.pop_back();
-  return false;
+  seen_.splice(seen_.begin(), seen_, known);
+  if (known->times++ < kDirectRuns) return false;
+  seen_.erase(known);
+  return true;
 }
 
 void StepGraphs::run(cudaStream_t stream, const StepKey& key, const std::function<void()>& body) {
   auto entry = std::find_if(entries_.begin(), entries_.end(),
                             [&](const Entry& each) { return same(each.key, key); });
   if (entry == entries_.end()) {
-    if (!was_seen(key)) return body();
+    if (!comes_often(key)) return body();
     if (entries_.size() == kMostGraphs) {
       (void)cudaGraphExecDestroy(entries_.back().graph);
       entries_.pop_back();

@@ -1,9 +1,11 @@
-// run_step: a step is recorded when its shape comes a second time; it replays with what the lists
-// hold then, for the right model, and is forgotten when memory moves.
+// run_step: a step is recorded when its shape keeps coming; it replays with what the lists hold
+// then, for the right model, and is forgotten when memory moves.
 #include "cuda_support.hpp"
 
 namespace dllm::test {
 namespace {
+
+constexpr int kDirectRuns = 8;  // StepGraphs: of a shape, before it is recorded
 
 class CudaStep : public CudaTest {
  protected:
@@ -46,7 +48,7 @@ class CudaStep : public CudaTest {
   std::vector<float> recorded(const std::vector<std::int32_t>& ids, const void* owner = nullptr) {
     ids_->write(ids);
     const auto n = static_cast<std::uint32_t>(ids.size());
-    backend().run_step({owner, n, n, 1}, [] {});  // the first time nothing is recorded
+    for (int i = 0; i < kDirectRuns; ++i) backend().run_step({owner, n, n, 1}, [] {});
     backend().run_step({owner, n, n, 1}, [&] { body(n); });
     return ::dllm::test::read(backend(), y_->rows(n));
   }
@@ -68,12 +70,11 @@ TEST_F(CudaStep, ReplaysWithNewIds) {
       body(3);
     });
   };
-  run();
-  run();
-  EXPECT_EQ(n_bodies_, 2);
+  for (int i = 0; i < kDirectRuns + 1; ++i) run();
+  EXPECT_EQ(n_bodies_, kDirectRuns + 1);
   ids_->write(std::vector<std::int32_t>{7, 3, 39});
   run();
-  EXPECT_EQ(n_bodies_, 2);
+  EXPECT_EQ(n_bodies_, kDirectRuns + 1);
   expect_same(::dllm::test::read(backend(), y_->rows(3)), want);
 }
 
@@ -95,15 +96,15 @@ TEST_F(CudaStep, AnotherShapeOrModelIsRecordedAnew) {
       body(3);
     });
   };
-  for (int round = 0; round < 2; ++round) {
+  for (int round = 0; round < kDirectRuns + 1; ++round) {
     run(&models[0], 3);
     run(&models[1], 3);
     run(&models[0], 4);
   }
-  EXPECT_EQ(n_bodies_, 6);
+  EXPECT_EQ(n_bodies_, 3 * (kDirectRuns + 1));
   run(&models[0], 3);
   run(&models[1], 3);
-  EXPECT_EQ(n_bodies_, 6);
+  EXPECT_EQ(n_bodies_, 3 * (kDirectRuns + 1));
 }
 
 TEST_F(CudaStep, IsTheSameAsDirectCallsAndSurvivesMemoryThatMoves) {
@@ -124,7 +125,7 @@ TEST_F(CudaStep, IsTheSameAsDirectCallsAndSurvivesMemoryThatMoves) {
 TEST_F(CudaStep, MoreShapesThanAreKeptStillRun) {
   ids_->write(std::vector<std::int32_t>{1, 2});
   for (const std::uint32_t n_keys : {40, 70})  // more than are kept, and than are remembered
-    for (std::uint32_t i = 0; i < 3 * n_keys; ++i) {
+    for (std::uint32_t i = 0; i < (kDirectRuns + 2) * n_keys; ++i) {
       const std::uint32_t key = i % n_keys + 1;
       backend().run_step({nullptr, key, key, 1}, [&] { body(2); });
     }
