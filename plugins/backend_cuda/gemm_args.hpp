@@ -23,7 +23,7 @@ struct GemmArgs {
   std::uint32_t n_blocks;  // of all parts
   Panel panel;
   float* work;              // parts of split products; null: the inputs are not split
-  std::uint32_t* counters;  // of parts that are there, and that are no longer needed
+  std::uint32_t* counters;  // of parts that are there
   std::uint32_t n_splits;
   std::uint32_t units_per_split;
   std::uint32_t n_consumers;  // of a tile whose inputs are split; gemm_sm90.cu
@@ -44,10 +44,11 @@ constexpr std::uint32_t kGemmRowsSm80 = 128;
 constexpr std::uint32_t kGemmRowsSm90 = 192;  // the wider of its tiles
 /// Input rows of a tile.
 constexpr std::uint32_t kLeastTokens = 32;
-constexpr std::uint32_t kMostTokens = 160;
-constexpr std::uint32_t kCountersPerTile = 6;
+constexpr std::uint32_t kMostTokens = 176;
 /// Parts of the inputs.
 constexpr std::uint32_t kMostSplits = 6;
+/// Of a tile: one of every warp of every part.
+constexpr std::uint32_t kCountersPerTile = 12 * kMostSplits;
 /// What it costs that the parts of a tile meet, in units of 64 inputs.
 constexpr std::uint32_t kMeetingUnits = 8;
 

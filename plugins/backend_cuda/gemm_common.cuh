@@ -52,6 +52,28 @@ std::uint32_t token_tiles(const Panel& panel) {
   return (panel.first_row % 8 + panel.n_rows + kTokens - 1) / kTokens;
 }
 
+// Reads and writes that only some lanes do, without a branch: what comes after the products runs
+// once, and instructions that run once cost far more than those of a loop.
+__device__ __forceinline__ float load_below(std::uint32_t index, std::uint32_t limit,
+                                            const float* from) {
+  float value;
+  asm volatile(
+      "{\n.reg .pred below;\nsetp.lt.u32 below, %1, %2;\nmov.f32 %0, 0f00000000;\n"
+      "@below ld.global.f32 %0, [%3];\n}\n"
+      : "=f"(value)
+      : "r"(index), "r"(limit), "l"(from)
+      : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_below(std::uint32_t index, std::uint32_t limit, float* to,
+                                            float value) {
+  asm volatile(
+      "{\n.reg .pred below;\nsetp.lt.u32 below, %0, %1;\n@below st.global.f32 [%2], %3;\n}\n" ::"r"(
+          index),
+      "r"(limit), "l"(to), "f"(value)
+      : "memory");
+}
+
 /// The results of a thread: of a warp's 16 weight rows from row `first` of a part, rows lane / 4
 /// and lane / 4 + 8. Accumulator 4 n + i is row i / 2 of the two, input row 8 n + 2 (lane % 4) + i
 /// % 2 of the tile.
@@ -59,33 +81,40 @@ class ResultRows {
  public:
   __device__ __forceinline__ ResultRows(const GemmArgs& a, const GemmPart& part,
                                         std::uint32_t first, std::uint32_t tile_row, int lane)
-      : stride_(part.stride), scale_(part.weight.out_scale), adds_(a.store == Store::add) {
+      : row_bytes_(static_cast<std::uint32_t>(part.stride * sizeof(float))),
+        scale_(part.weight.out_scale),
+        adds_(a.store == Store::add) {
     const std::uint32_t row = first + lane / 4;
-    // Rows before the call's first wrap around and are then not below n_tokens_.
+    // Rows before the call's first wrap around and are then not below any limit.
     first_token_ = tile_row + 2 * (lane % 4) - a.panel.first_row;
-    n_tokens_ = a.panel.n_rows;
-    to_ = part.to +
-          static_cast<std::int64_t>(static_cast<std::int32_t>(first_token_)) *
-              static_cast<std::int64_t>(stride_) +
-          row;
+    to_ =
+        reinterpret_cast<char*>(part.to +
+                                static_cast<std::int64_t>(static_cast<std::int32_t>(first_token_)) *
+                                    static_cast<std::int64_t>(part.stride) +
+                                row);
 #pragma unroll
     for (std::uint32_t half = 0; half < 2; ++half) {
-      exists_[half] = row + 8 * half < part.weight.n_rows;
-      bias_[half] = part.bias && exists_[half] ? part.bias[row + 8 * half] : 0;
+      const std::uint32_t exists = row + 8 * half < part.weight.n_rows ? 1 : 0;
+      n_tokens_[half] = exists * a.panel.n_rows;
+      bias_[half] = 0;
     }
+    if (!part.bias) return;
+#pragma unroll
+    for (std::uint32_t half = 0; half < 2; ++half)
+      bias_[half] = load_below(row + 8 * half, part.weight.n_rows, part.bias + row + 8 * half);
   }
+
+  /// Whether results are added to what is there.
+  __device__ __forceinline__ bool adds() const { return adds_; }
 
   /// What results of accumulators 4 n to 4 n + 3 are added to. Reads wait for stores before them,
   /// so those of several n come first.
   __device__ __forceinline__ float4 there(std::uint32_t n) const {
-    float values[4] = {0, 0, 0, 0};
-    if (adds_) {
-      const float* at = to_ + 8 * n * stride_;
-#pragma unroll
-      for (std::uint32_t i = 0; i < 4; ++i)
-        if (exists(n, i)) values[i] = at[(i % 2) * stride_ + 8 * (i / 2)];
-    }
-    return {values[0], values[1], values[2], values[3]};
+    if (!adds_) return {};
+    const auto value = [&](std::uint32_t i) {
+      return load_below(token(n, i), n_tokens_[i / 2], place(n, i));
+    };
+    return {value(0), value(1), value(2), value(3)};
   }
 
   /// Finishes and stores accumulators 4 n to 4 n + 3; `scales`: of the two input rows.
@@ -93,27 +122,29 @@ class ResultRows {
                                         const float4& there) const {
     const float values[4] = {sums.x, sums.y, sums.z, sums.w};
     const float before[4] = {there.x, there.y, there.z, there.w};
-    float* at = to_ + 8 * n * stride_;
 #pragma unroll
     for (std::uint32_t i = 0; i < 4; ++i) {
       const float value = values[i] * (scale_ * (i % 2 == 0 ? scales.x : scales.y)) + bias_[i / 2];
-      if (exists(n, i)) at[(i % 2) * stride_ + 8 * (i / 2)] = adds_ ? before[i] + value : value;
+      store_below(token(n, i), n_tokens_[i / 2], place(n, i), before[i] + value);
     }
   }
 
  private:
-  __device__ __forceinline__ bool exists(std::uint32_t n, std::uint32_t i) const {
-    return exists_[i / 2] && first_token_ + 8 * n + i % 2 < n_tokens_;
+  __device__ __forceinline__ std::uint32_t token(std::uint32_t n, std::uint32_t i) const {
+    return first_token_ + 8 * n + i % 2;
+  }
+  __device__ __forceinline__ float* place(std::uint32_t n, std::uint32_t i) const {
+    return reinterpret_cast<float*>(to_ + std::uint64_t{row_bytes_} * (8 * n + i % 2)) +
+           8 * (i / 2);
   }
 
-  float* to_;  // of the first of the tile's rows, which may not exist
-  std::uint64_t stride_;
+  char* to_;  // of the first of the tile's rows, which may not exist
+  std::uint32_t row_bytes_;
   float scale_;
   float bias_[2];
   std::uint32_t first_token_;
-  std::uint32_t n_tokens_;
+  std::uint32_t n_tokens_[2];  // of each of the two weight rows; 0 where it does not exist
   bool adds_;
-  bool exists_[2];
 };
 
 template <int kCount>

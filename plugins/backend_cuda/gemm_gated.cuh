@@ -21,29 +21,33 @@ __device__ __forceinline__ std::uint32_t transposed(std::uint32_t pair) {
   return out;
 }
 
-/// Products of the warp's eight columns from `col`. `scales`, `product_scales`: of the tile's input
-/// rows, in shared memory.
+/// Products of the warp's eight columns from `col`. `scales`: of the tile's input rows, `inverses`:
+/// 1 over the products' scales, in shared memory.
 template <int kTokens>
 __device__ __forceinline__ void store_products(const GemmArgs& a, std::uint32_t tile_row,
                                                std::uint32_t col, int lane, std::uint32_t scales,
-                                               std::uint32_t product_scales,
+                                               std::uint32_t inverses,
                                                const float (&acc)[kTokens / 2]) {
   const float gate_scale = a.parts[0].weight.out_scale;
   const float up_scale = a.parts[1].weight.out_scale;
-  std::uint32_t row = tile_row + lane / 4;
+  const std::uint32_t row = tile_row + lane / 4;
+  // Eight rows further, a row's place in its group of eight, and so the swizzle, is the same.
+  __half* to = a.products.values + a.products.at(row, col) + 2 * (lane % 4);
 #pragma unroll
-  for (int n = 0; n < kTokens / 8; ++n, row += 8) {
+  for (int n = 0; n < kTokens / 8; ++n) {
     const float2 scale = scales_of(scales, n);
-    const float2 to = scales_of(product_scales, n);
+    const float2 inverse = scales_of(inverses, n);
     const float first = silu(acc[4 * n] * (gate_scale * scale.x)) *
-                        (acc[4 * n + 2] * (up_scale * scale.x)) * (1.0f / to.x);
+                        (acc[4 * n + 2] * (up_scale * scale.x)) * inverse.x;
     const float second = silu(acc[4 * n + 1] * (gate_scale * scale.y)) *
-                         (acc[4 * n + 3] * (up_scale * scale.y)) * (1.0f / to.y);
+                         (acc[4 * n + 3] * (up_scale * scale.y)) * inverse.y;
     const __half2 both = __floats2half2_rn(first, second);
     const std::uint32_t words = transposed(*reinterpret_cast<const std::uint32_t*>(&both));
-    if (row < a.products.n_rows)
-      *reinterpret_cast<std::uint32_t*>(a.products.values + a.products.at(row, col) +
-                                        2 * (lane % 4)) = words;
+    asm volatile(
+        "{\n.reg .pred below;\nsetp.lt.u32 below, %0, %1;\n@below st.global.b32 [%2], %3;\n}\n" ::
+            "r"(row + 8 * n),
+        "r"(a.products.n_rows), "l"(to + 8 * n * kUnitCols), "r"(words)
+        : "memory");
   }
 }
 

@@ -128,6 +128,7 @@ struct Consumer {
     ring.advance();
     if (!last) unpack(next);
     products_wait();
+    __syncwarp();  // the other lanes' reads, too, come before the arrival
     if (lane == 0) barrier_arrive(used);
     // Products read their registers until here.
 #pragma unroll
@@ -152,6 +153,7 @@ struct Consumer {
         unpack(operand);
         start(operand, u > 0, acc);
         products_wait();
+        __syncwarp();
         if (lane == 0) barrier_arrive(ring.empty(ring.stage));
         ring.advance();
       }
@@ -195,22 +197,6 @@ __device__ __forceinline__ void sum_tile(const GemmArgs& a, Ring<kTokens, kConsu
   }
 }
 
-// Results that are added to are read several at a time: a read waits for the stores before it.
-template <int kTokens>
-__device__ __forceinline__ void store_sums(const float (&acc)[kTokens / 2], const ResultRows& rows,
-                                           std::uint32_t scales) {
-  constexpr int kBatch = kTokens % 40 == 0 ? 5 : 4;
-#pragma unroll
-  for (int n = 0; n < kTokens / 8; n += kBatch) {
-    float4 there[kBatch];
-#pragma unroll
-    for (int b = 0; b < kBatch && n + b < kTokens / 8; ++b) there[b] = rows.there(n + b);
-#pragma unroll
-    for (int b = 0; b < kBatch && n + b < kTokens / 8; ++b)
-      rows.store(n + b, four(acc, n + b), scales_of(scales, n + b), there[b]);
-  }
-}
-
 // Units of a tile.
 struct Units {
   std::uint32_t begin;
@@ -247,7 +233,8 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
     });
     consumer_sync(consumer);  // the tile before is stored
     scales.keep(ring.scales(consumer));
-    if constexpr (kKind == Kind::gated) product_scales.keep(ring.product_scales(consumer));
+    if constexpr (kKind == Kind::gated)
+      product_scales.template keep<true>(ring.product_scales(consumer));
     consumer_sync(consumer);
     if constexpr (kKind == Kind::gated) {
       // Columns that fill up the last tile lie beyond the panel.
@@ -444,12 +431,14 @@ void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream
   Best best;
   const auto consider = [&](const Choice& choice) { best.consider(choice); };
   if (args.n_consumers == 2) {
+    consider(choice<176, 2, Kind::parts>(args, device));
     consider(choice<160, 2, Kind::parts>(args, device));
     consider(choice<128, 2, Kind::parts>(args, device));
     consider(choice<96, 2, Kind::parts>(args, device));
     consider(choice<64, 2, Kind::parts>(args, device));
     consider(choice<32, 2, Kind::parts>(args, device));
   } else {
+    consider(choice<176, 3, Kind::parts>(args, device));
     consider(choice<160, 3, Kind::parts>(args, device));
     consider(choice<128, 3, Kind::parts>(args, device));
     consider(choice<96, 3, Kind::parts>(args, device));
@@ -469,6 +458,7 @@ void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream
 void launch_gated_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream) {
   Best best;
   best.consider(choice<256, 2, Kind::gated>(args, device));
+  best.consider(choice<176, 3, Kind::gated>(args, device));
   best.consider(choice<160, 3, Kind::gated>(args, device));
   best.consider(choice<128, 3, Kind::gated>(args, device));
   best.consider(choice<96, 3, Kind::gated>(args, device));

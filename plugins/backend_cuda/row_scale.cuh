@@ -13,4 +13,9 @@ __device__ __forceinline__ float row_scale(float largest, int exponent) {
   return __uint_as_float(static_cast<unsigned>(max(of_largest - exponent, -126) + 127) << 23);
 }
 
+/// 1 over such a power of two, exactly; NaN stays NaN.
+__device__ __forceinline__ float inverse_of(float scale) {
+  return scale == scale ? __uint_as_float((254u << 23) - __float_as_uint(scale)) : scale;
+}
+
 }  // namespace dllm::cuda

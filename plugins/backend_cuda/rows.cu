@@ -1,5 +1,5 @@
-// Look-up, norm, gate and copies. In every kernel a block owns one row of the output and its
-// threads stride over the columns; where a panel is written, over chunks of eight columns.
+// Look-up, norm, gate and copies. A block owns one row of the output, or of a look-up 256 columns
+// of it; threads stride over the columns, where a panel is written over chunks of eight.
 #include "block_codes.cuh"
 #include "int8_panel.hpp"
 #include "launch.cuh"
@@ -13,6 +13,7 @@ namespace {
 constexpr int kThreads = 1024;
 constexpr int kPanelThreads = 512;
 constexpr int kInt8Threads = 256;
+constexpr int kEmbedThreads = 256;
 constexpr std::uint32_t kChunk = 8;  // columns: 16 bytes of a panel
 
 // Of a row's largest value in the panel: binary16 then holds the row with 11 significant bits down
@@ -24,10 +25,11 @@ __global__ void embed(DType dtype, const std::uint8_t* table, std::uint64_t row_
   wait_for_predecessor();
   let_successor_start();
   const std::int32_t id = ids[blockIdx.x];
-  float* to = out.values + static_cast<std::uint64_t>(blockIdx.x) * out.n_cols;
+  const std::uint32_t k = blockIdx.y * blockDim.x + threadIdx.x;
+  if (k >= out.n_cols) return;
   const bool valid = id >= 0 && static_cast<std::uint32_t>(id) < n_table_rows;
-  for (std::uint32_t k = threadIdx.x; k < out.n_cols; k += blockDim.x)
-    to[k] = valid ? row_value(dtype, table + id * row_bytes, k) : nanf("");
+  out.values[static_cast<std::uint64_t>(blockIdx.x) * out.n_cols + k] =
+      valid ? row_value(dtype, table + id * row_bytes, k) : nanf("");
 }
 
 struct Chunk {
@@ -68,19 +70,29 @@ struct Chunk {
 struct RowSize {
   double squares = 0;
   double source_squares = 0;
-  float largest = 0;
+  unsigned largest = 0;  // its bits: absolute values are in order so, and NaN is above all numbers
+
+  __device__ __forceinline__ void look(float value) {
+    largest = max(largest, __float_as_uint(value) & 0x7FFFFFFFu);
+  }
 };
 
 // x, times the norm's weights where there are some.
 struct Plain {
   Rows x;
   const float* norm;
-  __device__ __forceinline__ Chunk load(std::uint32_t first, RowSize* size) const {
+  using Ahead = Chunk;  // what no kernel writes and is read before waiting for those before
+
+  __device__ __forceinline__ Ahead ahead(std::uint32_t first) const {
+    Chunk weights;
+    if (norm) weights.load(norm, first, x.n_cols);
+    return weights;
+  }
+  __device__ __forceinline__ Chunk load(std::uint32_t first, const Ahead& weights,
+                                        RowSize* size) const {
     Chunk chunk;
     chunk.load(x.values + static_cast<std::uint64_t>(blockIdx.x) * x.n_cols, first, x.n_cols);
     if (!norm) return chunk;
-    Chunk weights;
-    weights.load(norm, first, x.n_cols);
     if (size) size->squares += chunk.square();
 #pragma unroll
     for (std::uint32_t i = 0; i < kChunk; ++i) chunk.values[i] *= weights.values[i];
@@ -92,7 +104,10 @@ struct Plain {
 struct Gated {
   Rows gate;
   Rows up;
-  __device__ __forceinline__ Chunk load(std::uint32_t first, RowSize*) const {
+  struct Ahead {};
+
+  __device__ __forceinline__ Ahead ahead(std::uint32_t) const { return {}; }
+  __device__ __forceinline__ Chunk load(std::uint32_t first, Ahead, RowSize*) const {
     const std::uint64_t row = static_cast<std::uint64_t>(blockIdx.x) * gate.n_cols;
     Chunk chunk;
     Chunk other;
@@ -105,24 +120,32 @@ struct Gated {
   }
 };
 
+// Loops stay loops: a kernel this short waits for its instructions more than for anything else.
+__device__ __forceinline__ RowSize over_warp(RowSize size, bool has_sources) {
+  constexpr unsigned kAll = 0xFFFFFFFFu;
+#pragma unroll 1
+  for (int offset = 16; offset > 0; offset /= 2) {
+    size.squares += __shfl_xor_sync(kAll, size.squares, offset);
+    if (has_sources) size.source_squares += __shfl_xor_sync(kAll, size.source_squares, offset);
+  }
+#if __CUDA_ARCH__ >= 800
+  size.largest = __reduce_max_sync(kAll, size.largest);
+#endif
+  return size;
+}
+
 template <int kBlockThreads>
-__device__ __forceinline__ RowSize over_block(RowSize size, RowSize* shared) {
-  const auto add = [](RowSize a, RowSize b) {
-    return RowSize{a.squares + b.squares, a.source_squares + b.source_squares,
-                   Larger{}(a.largest, b.largest)};
-  };
-  const auto over_warp = [&](RowSize value) {
-    for (int offset = 16; offset > 0; offset /= 2)
-      value = add(value, {__shfl_xor_sync(0xFFFFFFFFu, value.squares, offset),
-                          __shfl_xor_sync(0xFFFFFFFFu, value.source_squares, offset),
-                          __shfl_xor_sync(0xFFFFFFFFu, value.largest, offset)});
-    return value;
-  };
+__device__ __forceinline__ RowSize over_block(RowSize size, bool has_sources, RowSize* shared) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  size = over_warp(size);
-  if (lane == 0) shared[threadIdx.x / 32] = size;
-  __syncthreads();
-  return over_warp(lane < kBlockThreads / 32 ? shared[lane] : RowSize{});
+#pragma unroll 1
+  for (int round = 0; round < 2; ++round) {
+    size = over_warp(size, has_sources);
+    if (round == 1) break;
+    if (lane == 0) shared[threadIdx.x / 32] = size;
+    __syncthreads();
+    size = lane < kBlockThreads / 32 ? shared[lane] : RowSize{};
+  }
+  return size;
 }
 
 // Rounding on the way adds less than a hundredth. What f32 cannot hold is not finite in the end.
@@ -135,32 +158,37 @@ __device__ __forceinline__ float product_scale(double bound) {
 // the cache.
 template <typename Source, int kHeld>
 __global__ void __launch_bounds__(kPanelThreads)
-    fill_panel(Source source, bool has_norm, float eps, Panel panel, ProductScale products) {
+    fill_panel(Source source, bool has_norm, float eps, double per_col, Panel panel,
+               ProductScale products) {
   __shared__ RowSize shared[kPanelThreads / 32];
-  wait_for_predecessor();
-  let_successor_start();
   constexpr std::uint32_t kStep = kChunk * kPanelThreads;
   const std::uint32_t first = kChunk * threadIdx.x;
+  typename Source::Ahead ahead[kHeld] = {};
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i)
+    if (first + i * kStep < panel.n_cols) ahead[i] = source.ahead(first + i * kStep);
+  wait_for_predecessor();
+  let_successor_start();
   RowSize size;
   const auto look = [&](const Chunk& chunk) {
 #pragma unroll
-    for (const float value : chunk.values) size.largest = Larger{}(fabsf(value), size.largest);
+    for (const float value : chunk.values) size.look(value);
     if (products.scale) size.source_squares += chunk.square();
   };
   Chunk held[kHeld] = {};
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
-    if (first + i * kStep < panel.n_cols) held[i] = source.load(first + i * kStep, &size);
+    if (first + i * kStep < panel.n_cols) held[i] = source.load(first + i * kStep, ahead[i], &size);
 #pragma unroll
   for (const Chunk& chunk : held) look(chunk);
   for (std::uint32_t k = first + kHeld * kStep; k < panel.n_cols; k += kStep)
-    look(source.load(k, &size));
-  size = over_block<kPanelThreads>(size, shared);
+    look(source.load(k, source.ahead(k), &size));
+  size = over_block<kPanelThreads>(size, products.scale != nullptr, shared);
   float factor = 1;
   if (has_norm)
-    factor = static_cast<float>(1.0 / sqrt(size.squares / panel.n_cols + static_cast<double>(eps)));
-  const float scale = row_scale(size.largest * factor, kPanelExponent);
-  const float inverse = 1.0f / scale;
+    factor = static_cast<float>(rsqrt(size.squares * per_col + static_cast<double>(eps)));
+  const float scale = row_scale(__uint_as_float(size.largest) * factor, kPanelExponent);
+  const float inverse = inverse_of(scale);
   const auto store = [&](const Chunk& chunk, std::uint32_t k) {
     std::uint32_t words[kChunk / 2];
 #pragma unroll
@@ -177,7 +205,7 @@ __global__ void __launch_bounds__(kPanelThreads)
   for (int i = 0; i < kHeld; ++i)
     if (first + i * kStep < n_cols) store(held[i], first + i * kStep);
   for (std::uint32_t k = first + kHeld * kStep; k < n_cols; k += kStep)
-    store(source.load(k, nullptr), k);
+    store(source.load(k, source.ahead(k), nullptr), k);
   if (threadIdx.x != 0) return;
   panel.row_scale[blockIdx.x] = scale;
   if (products.scale)
@@ -192,8 +220,8 @@ struct Sixteen {
 
   template <typename Source>
   __device__ __forceinline__ void load(const Source& source, std::uint32_t first, RowSize* size) {
-    low = source.load(first, size);
-    high = source.load(first + kChunk, size);
+    low = source.load(first, source.ahead(first), size);
+    high = source.load(first + kChunk, source.ahead(first + kChunk), size);
   }
 
   __device__ __forceinline__ float value(std::uint32_t i) const {
@@ -249,7 +277,7 @@ __global__ void __launch_bounds__(kInt8Threads)
     Sixteen seen;
     for (std::uint32_t k = first + kHeld * kStep; k < panel.n_cols; k += kStep)
       seen.load(source, k, &size);
-    size = over_block<kInt8Threads>(size, shared);
+    size = over_block<kInt8Threads>(size, false, shared);
     factor = static_cast<float>(1.0 / sqrt(size.squares / panel.n_cols + static_cast<double>(eps)));
   }
 #pragma unroll
@@ -275,21 +303,22 @@ __global__ void copy_rows(Rows from, const std::int32_t* rows, Rows to) {
 void launch_embed(DType dtype, const std::uint8_t* table, std::uint64_t row_bytes,
                   std::uint32_t n_table_rows, const std::int32_t* ids, Rows out,
                   cudaStream_t stream) {
-  launch("launching embed", embed, out.n_rows, kThreads, 0, stream, dtype, table, row_bytes,
+  const dim3 grid(out.n_rows, (out.n_cols + kEmbedThreads - 1) / kEmbedThreads);
+  launch("launching embed", embed, grid, kEmbedThreads, 0, stream, dtype, table, row_bytes,
          n_table_rows, ids, out);
 }
 
 void launch_prepare(Rows x, const float* norm, float eps, Panel panel, cudaStream_t stream,
                     ProductScale products) {
   launch("launching prepare", fill_panel<Plain, 1>, x.n_rows, kPanelThreads, 0, stream,
-         Plain{x, norm}, norm != nullptr, eps, panel, products);
+         Plain{x, norm}, norm != nullptr, eps, 1.0 / x.n_cols, panel, products);
 }
 
 void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream) {
   const auto kernel =
       gate.n_cols <= 3 * kChunk * kPanelThreads ? fill_panel<Gated, 3> : fill_panel<Gated, 5>;
   launch("launching swiglu", kernel, gate.n_rows, kPanelThreads, 0, stream, Gated{gate, up}, false,
-         0.0f, panel, ProductScale{});
+         0.0f, 0.0, panel, ProductScale{});
 }
 
 void launch_prepare(Rows x, const float* norm, float eps, const Int8Panel& panel,
