@@ -21,7 +21,7 @@ DEMO = Path(__file__).resolve().parents[2] / "apps" / "demo_models"
 sys.path.insert(0, str(DEMO))
 
 import gguf_io                                                                     # noqa: E402
-from evaluate_rules import held_out_set, is_right, validation_set                                  # noqa: E402
+from evaluate_rules import held_out_set, is_right, prompts_of, validation_set                                 # noqa: E402
 from generator import TASKS, is_held_out, stream                                   # noqa: E402
 from generator.practice import PRACTICE                                            # noqa: E402
 from generator.task import draw                                                    # noqa: E402
@@ -112,6 +112,11 @@ class Split(unittest.TestCase):
             rows = held_out_rows(task.name)
             made = held_out_set(task)
             self.assertEqual([(r["prompt"], r["answer"]) for r in rows], [(i.prompt, i.answer) for i in made], task.name)
+
+    def test_a_later_part_of_a_set_begins_where_the_earlier_ended_and_a_set_without_one_is_asked_whole(self):
+        rows = held_out_rows("add")
+        self.assertEqual(prompts_of(TASKS["add"], 40) + prompts_of(TASKS["add"], 100, skip=40), rows)
+        self.assertEqual(prompts_of(TASKS["add"], 50, skip=len(rows)), rows[:50])
 
     def test_held_out_prompts_are_many_distinct_and_unseen(self):
         for task in TASKS.values():
