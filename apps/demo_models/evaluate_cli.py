@@ -8,6 +8,7 @@ One process per prompt, so this is slow; evaluate.py decodes many prompts at onc
 import argparse
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 from evaluate_rules import RATES, WINDOW, is_right, prompts_of
@@ -17,25 +18,53 @@ from generator import TASKS
 def answer(args, prompt: str, rate: int) -> str:
     command = [args.dllm, "run", "-m", args.model, "-p", prompt, "-e", "-n", str(WINDOW), "--steps", str(WINDOW // rate),
                "-t", str(args.threads), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        sys.exit(f"{args.dllm}: {error.strerror}")
+    if done.returncode != 0:
+        sys.exit(done.stderr.strip() or f"{args.dllm} ended with status {done.returncode}")
     return json.loads(done.stdout)["text"]
+
+
+def task_names(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in TASKS:
+            raise argparse.ArgumentTypeError(f"no task '{name}'; there are {', '.join(TASKS)}")
+    return names
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
+    return int(text)
+
+
+def rates(text: str) -> list[int]:
+    found = [count(rate) for rate in text.split(",")]
+    if max(found) > WINDOW:
+        raise argparse.ArgumentTypeError(f"{max(found)} tokens a step, the window has {WINDOW}")
+    return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dllm", required=True)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--tasks", default=",".join(TASKS))
-    parser.add_argument("--rates", default=",".join(map(str, RATES)), help="tokens per step")
-    parser.add_argument("--per-task", type=int, help="at most; default: all of heldout/")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tasks", type=task_names, default=list(TASKS))
+    parser.add_argument("--rates", type=rates, default=RATES, help="tokens per step")
+    parser.add_argument("--per-task", type=count, help="at most; default: all of heldout/")
+    parser.add_argument("--threads", type=count, default=2)
     parser.add_argument("--out", type=Path, help="JSON file for the shares and the wrong answers")
     args = parser.parse_args()
+    if args.out and not args.out.parent.is_dir():
+        parser.error(f"--out: there is no folder {args.out.parent}")
     table, wrong = {}, []
-    for name in args.tasks.split(","):
+    for name in args.tasks:
         rows = prompts_of(TASKS[name], args.per_task)
         table[name] = {}
-        for rate in map(int, args.rates.split(",")):
+        for rate in args.rates:
             got = [answer(args, row["prompt"], rate) for row in rows]
             marks = [is_right(TASKS[name], row["prompt"], row["answer"], text) for row, text in zip(rows, got)]
             table[name][rate] = sum(marks) / len(marks)

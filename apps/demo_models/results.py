@@ -88,11 +88,11 @@ def table(found: dict, one_answer: bool) -> list[str]:
 
 def write_accuracy(run: Path) -> None:
     everything = {a: evaluation(run, a) for a in TITLES}
-    (OUT / "accuracy.json").write_text(json.dumps(everything, indent=1) + "\n")
     lines = [ACCURACY_HEAD]
     for a, found in everything.items():
         lines += [f"## {TITLES[a]}: one right answer", "", *table(found, True)]
         lines += [f"## {TITLES[a]}: many right answers", "", *table(found, False)]
+    (OUT / "accuracy.json").write_text(json.dumps(everything, indent=1) + "\n")
     (OUT / "accuracy.md").write_text("\n".join(lines).rstrip() + "\n")
 
 
@@ -160,9 +160,9 @@ def svg(curves: dict) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("usage: results.py RUN...")
     folders = [Path(name) for name in sys.argv[1:]]
+    if not folders or not all(folder.is_dir() for folder in folders):
+        sys.exit("usage: results.py RUN...   (folders that train.py and evaluate.py filled)")
     write_accuracy(folders[-1])
     write_samples(folders[-1])
     write_curves(folders)

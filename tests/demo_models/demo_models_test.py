@@ -182,6 +182,29 @@ class Vocabulary(unittest.TestCase):
                 self.assertEqual(tokenizer.decode(tokenizer.encode(made.prompt)), made.prompt)
 
 
+class CommandLines(unittest.TestCase):
+    def refusal(self, script, *arguments):
+        done = subprocess.run([sys.executable, DEMO / script, *arguments], capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0, arguments)
+        self.assertNotIn("Traceback", done.stderr)
+        return done.stderr
+
+    def test_evaluate_cli_refuses_before_it_asks_anything(self):
+        given = ["--dllm", "/no/such/dllm", "--model", "/no/such.gguf"]
+        for options, fact in ((["--tasks", "add,nosuch"], "no task 'nosuch'"), (["--rates", "1,0"], "'0' is no number from 1 on"),
+                              (["--rates", "129"], "129 tokens a step, the window has 128"),
+                              (["--per-task", "-1"], "'-1' is no number from 1 on"),
+                              (["--out", "/no/such/folder/x"], "there is no folder /no/such/folder"),
+                              (["--tasks", "add"], "/no/such/dllm: No such file or directory")):
+            self.assertIn(fact, self.refusal("evaluate_cli.py", *given, *options))
+
+    def test_results_of_what_is_no_run_leave_the_results_alone(self):
+        before = (DEMO / "results" / "accuracy.json").read_bytes()
+        for arguments in ((), ("--help",), ("/no/such/run",)):
+            self.assertIn("usage: results.py RUN...", self.refusal("results.py", *arguments))
+        self.assertEqual((DEMO / "results" / "accuracy.json").read_bytes(), before)
+
+
 @unittest.skipUnless(os.environ.get("DLLM_BINARY"), "DLLM_BINARY is not set")
 class Runtime(unittest.TestCase):
     def dllm(self, *arguments):

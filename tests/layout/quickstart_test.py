@@ -69,6 +69,17 @@ class Quickstart(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("-DDLLM_CUDA=ON", told)
 
+    def test_help_neither_installs_nor_builds(self):
+        self.stand_in("cmake", CMAKE)
+        (self.folder / "apps/setup/packages.sh").write_text("exit 9\n", encoding="utf-8")
+        for argument in ("-h", "--help"):
+            environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", "STAND_IN": str(self.folder)}
+            result = subprocess.run([self.folder / "apps/quickstart", argument], capture_output=True, text=True, check=False,
+                                    env=environment)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertIn('apps/quickstart -p "Sort these numbers', result.stdout)
+        self.assertFalse((self.folder / "told").exists())
+
     def test_a_failed_build_leaves_no_choice_behind_either(self):
         result, _ = self.run_it(gpu=False, CMAKE_STATUS="1")
         self.assertEqual(result.returncode, 1)

@@ -42,6 +42,12 @@ class RealModelScript(unittest.TestCase):
         self.assertIn("DIFFER 'Hello, world!'", text)
         self.assertIn("llama.cpp [1, 2, 3]", text)
 
+    def test_help_is_no_error(self):
+        for argument in ("-h", "--help"):
+            status, text = self.run_script(argument)
+            self.assertEqual(status, 0, text)
+            self.assertIn("tests/real_model MODEL.gguf", text)
+
     def test_bad_usage_is_status_2(self):
         for arguments in ((), ("/no/such/model.gguf",), (os.devnull, "/no/such/folder")):
             self.assertEqual(self.run_script(*arguments)[0], 2, arguments)
