@@ -1,0 +1,80 @@
+// The ring of stages of the Hopper product: what producer and consumers share.
+#pragma once
+
+#include <cstdint>
+
+#include "gemm_common.cuh"
+#include "gemm_tiles.cuh"
+
+namespace dllm::cuda {
+
+constexpr std::uint32_t kMostConsumers = 3;
+static_assert(kMostConsumers * kBlockRows == kGemmRowsSm90);
+constexpr std::uint32_t kMostStages = 12;
+constexpr std::uint32_t kAlignment = 1024;  // of a stage: eight swizzled rows
+constexpr std::uint32_t kSharedBytes = 227 * 1024;
+constexpr std::uint32_t kBarrierBytes = 2 * kMostStages * 8;
+constexpr std::uint32_t kWidestTokens = 256;  // with two consumers, whose inputs are not split
+constexpr std::uint32_t kHeaderBytes = 5 * kAlignment;  // barriers and scales, before the stages
+static_assert(kBarrierBytes + 2 * kMostConsumers * kMostTokens * 4 <= kHeaderBytes);
+static_assert(kBarrierBytes + 2 * 2 * kWidestTokens * 4 <= kHeaderBytes);
+static_assert(kWidestTokens <= Panel::kSpareRows);
+
+enum class Kind {
+  parts,    // tiles take a part of the inputs each, which meet in memory
+  in_turn,  // a tile takes all parts, one after the other
+  whole,    // there is one part
+  gated     // half of a tile is rows of gate, half the same rows of up; one part
+};
+
+#if defined(DLLM_WARPGROUPS)
+
+// The ring: `full` completes when a stage's bytes are there, `empty` when every consuming warp
+// has let go of it.
+template <int kTokens, int kConsumers>
+struct Ring {
+  static constexpr std::uint32_t kPanelBytes = kTokens * 128;
+  std::uint32_t base;
+  std::uint32_t n_stages;
+  std::uint32_t block_bytes;
+  std::uint32_t stage = 0;
+  std::uint32_t parity = 0;
+
+  __device__ std::uint32_t full(std::uint32_t s) const { return base + 8 * s; }
+  __device__ std::uint32_t empty(std::uint32_t s) const { return base + 8 * (kMostStages + s); }
+  __device__ std::uint32_t panel() const { return base + kHeaderBytes + stage * kPanelBytes; }
+  __device__ std::uint32_t weights(std::uint32_t consumer) const {
+    return base + kHeaderBytes + n_stages * kPanelBytes +
+           (stage * kConsumers + consumer) * block_bytes;
+  }
+  /// Scales of the tile's input rows, for each consumer.
+  __device__ std::uint32_t scales(std::uint32_t consumer) const {
+    return base + kBarrierBytes + consumer * 4 * kTokens;
+  }
+  /// Of the products' rows, in gated calls.
+  __device__ std::uint32_t product_scales(std::uint32_t consumer) const {
+    return scales(kConsumers + consumer);
+  }
+  __device__ void advance() {
+    if (++stage == n_stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Units of a tile.
+struct Units {
+  std::uint32_t begin;
+  std::uint32_t count;
+};
+template <Kind kKind>
+__device__ __forceinline__ Units units_of(const GemmArgs& a, const Tile& tile) {
+  if (kKind != Kind::parts) return {0, a.n_units()};
+  const std::uint32_t begin = tile.split * a.units_per_split;
+  return {begin, min(begin + a.units_per_split, a.n_units()) - begin};
+}
+
+#endif
+
+}  // namespace dllm::cuda
