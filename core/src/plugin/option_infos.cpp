@@ -42,9 +42,10 @@ std::string judge_value(const OptionInfo& info) {
   return {};
 }
 
-// A text the plugin describes an option with, copied; a fact where it is too long, or would do more
-// to a terminal than be read.
+// A text the plugin describes an option with, copied; a fact where it lies nowhere, is too long, or
+// would do more to a terminal than be read.
 std::string copy_text(const char* from, const std::string& what, std::string& to) {
+  if (std::string fact = judge_memory(from); !fact.empty()) return what + ": " + fact;
   const std::size_t size = ::strnlen(from, kMaxTextBytes + 1);
   if (size > kMaxTextBytes) return fmt::format("{} is longer than {} bytes", what, kMaxTextBytes);
   to.assign(from, size);
@@ -55,6 +56,9 @@ std::string copy_text(const char* from, const std::string& what, std::string& to
 // Copies one info whose struct is whole; a fact where it is malformed.
 std::string copy_info(const dllm_option_info& from, std::uint32_t index, OptionInfo& to) {
   constexpr std::size_t kLongestName = 64;
+  if (std::string unreadable = judge_memory(from.name); from.name && !unreadable.empty()) {
+    return fmt::format("the name of option {}: {}", index, unreadable);
+  }
   to.name =
       from.name == nullptr ? "" : std::string(from.name, ::strnlen(from.name, kLongestName + 1));
   if (!is_option_name(to.name)) {
@@ -83,6 +87,8 @@ std::string copy_info(const dllm_option_info& from, std::uint32_t index, OptionI
                        from.choices == nullptr ? std::string("no list")
                                                : fmt::format("{} are allowed", kMaxChoices));
   }
+  fact = judge_memory(from.choices, from.n_choices);
+  if (!fact.empty()) return owner("list of choices") + ": " + fact;
   for (std::uint32_t i = 0; i < from.n_choices; ++i) {
     if (from.choices[i] == nullptr) {
       return fmt::format("choice {} of option {} is null", i, to.name);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 
@@ -19,6 +20,15 @@ namespace {
 constexpr std::uint32_t kMaxListed = 1000;
 
 std::string text_of(const char* text) { return text == nullptr ? std::string() : printable(text); }
+
+// The fact where one of the texts, of which any may be null, lies nowhere.
+std::string judge_texts(std::initializer_list<const char*> texts, const std::string& owner) {
+  for (const char* text : texts) {
+    std::string fact = text == nullptr ? std::string() : judge_memory(text);
+    if (!fact.empty()) return fmt::format("a text of {}: {}", owner, fact);
+  }
+  return {};
+}
 
 // The fact where `value` is not one of the option's, or the option not one of the sampler's.
 std::string judge_pair(const std::vector<OptionInfo>& infos, const std::string& owner,
@@ -37,6 +47,8 @@ std::string judge_pair(const std::vector<OptionInfo>& infos, const std::string& 
 
 std::string copy_preset(const dllm_preset& from, const std::vector<OptionInfo>& infos,
                         OptionPreset& to) {
+  if (std::string fact = judge_texts({from.name, from.help}, "a preset"); !fact.empty())
+    return fact;
   to.name = text_of(from.name);
   to.help = text_of(from.help);
   if (!is_option_name(to.name)) {
@@ -52,6 +64,8 @@ std::string copy_preset(const dllm_preset& from, const std::vector<OptionInfo>& 
     return fmt::format("the list of {}: {}", owner, fact);
   }
   for (const dllm_preset_value& pair : std::span(from.values, from.n_values)) {
+    if (std::string fact = judge_texts({pair.option, pair.value}, owner); !fact.empty())
+      return fact;
     const std::string option = text_of(pair.option);
     const std::string value = text_of(pair.value);
     if (std::string fact = judge_pair(infos, owner, option, value); !fact.empty()) return fact;
@@ -64,6 +78,8 @@ std::string copy_preset(const dllm_preset& from, const std::vector<OptionInfo>& 
 
 std::string copy_alias(const dllm_option_alias& from, const std::vector<OptionInfo>& infos,
                        OptionAlias& to) {
+  const auto texts = {from.option, from.value, from.means_option, from.means_value};
+  if (std::string fact = judge_texts(texts, "an alias"); !fact.empty()) return fact;
   to = {text_of(from.option), text_of(from.value), text_of(from.means_option),
         text_of(from.means_value)};
   const std::string owner = fmt::format("the alias of {} = {}", to.option, to.value);

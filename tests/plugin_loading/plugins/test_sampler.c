@@ -61,6 +61,13 @@ static char long_text[100000];
 #define TEST_OPTION_MINIMUM 1
 #endif
 
+#ifndef TEST_OPTION_HELP
+#define TEST_OPTION_HELP "positions a step"
+#endif
+#ifndef TEST_OPTION_CHOICES /* their number, and the list */
+#define TEST_OPTION_CHOICES 0, NULL
+#endif
+
 #ifndef TEST_PRESET_NAME
 #define TEST_PRESET_NAME "four"
 #endif
@@ -193,12 +200,11 @@ static dllm_status apply(dllm_sampler_run* run, const dllm_canvas* canvas, const
    TEST_OPTION_TYPE,    \
    TEST_OPTION_NAME,    \
    TEST_OPTION_DEFAULT, \
-   "positions a step",  \
+   TEST_OPTION_HELP,    \
    TEST_OPTION_MINIMUM, \
    64,                  \
    0,                   \
-   0,                   \
-   NULL}
+   TEST_OPTION_CHOICES}
 
 static const dllm_option_info options[] = {
     TEST_OPTION,
