@@ -5,7 +5,7 @@ import json
 import os
 import resource
 
-from cli_case import FAILURE, SANITIZED, USAGE, CliCase, main, model, parse_one_json, path, write
+from cli_case import FAILURE, SANITIZED, USAGE, CliCase, main, model, parse_one_json, path, special_id, write
 
 
 def limit_memory():
@@ -39,6 +39,13 @@ class Replay(CliCase):
                 self.assertEqual(again["rows"]["approximate"], 0)
                 self.assertGreater(again["rows"]["exact"], 0)
                 self.assertEqual(again["recorded"]["same"], again["recorded"]["positions"])
+
+    def test_the_text_has_no_control_tokens_as_that_of_the_run_has_none(self):
+        trace = path("ends.jsonl")
+        answer = self.run_json("-m", model(f"byte:{special_id('endoftext')}"), "-p", "Hi", "-n", 4, "--ignore-eos", "--record", trace)
+        again = self.replay(trace)
+        self.assertEqual((answer["tokens"], answer["text"]), ([special_id("endoftext")] * 4, ""))
+        self.assertEqual((again["tokens"], again["text"]), (answer["tokens"], ""))
 
     def test_recording_changes_no_token(self):
         arguments = ["-m", model("random", arch="dream"), "-p", "Hi", "-n", 12, "--seed", 5, "--temp", 0.6]
@@ -122,6 +129,7 @@ class Replay(CliCase):
         trace, _ = self.record("checked.jsonl", "--steps", 3)
         with open(trace, encoding="utf-8") as file:
             good = [json.loads(line) for line in file]
+        first = good[1]["rows"][0]["position"]
         for line, keys, value, says in [
                 (0, ["facts", "n_vocab"], -1, "'n_vocab' of the facts is -1, allowed are 1 to 2147483647"),
                 (0, ["facts", "n_vocab"], 2 ** 64, "'n_vocab' of the facts is 1.8446744073709552e+19"),
@@ -149,7 +157,8 @@ class Replay(CliCase):
                 (1, ["rows", 0, "top_ids"], [1] * 65, "'top_ids' of a row has 65 entries, at most 64"),
                 (1, ["rows", 0, "top_ids", 1], good[1]["rows"][0]["top_ids"][0], "twice or out of place"),
                 (1, ["rows", 0, "top_probs", 0], 2, "'top_probs' of a row is 2, allowed are 0 to 1.001"),
-                (1, ["rows", 0, "log_sum_exp"], None, "twice or out of place"),
+                (1, ["rows", 0, "log_sum_exp"], None, "without its log_sum_exp"),
+                (1, ["rows", 1], good[1]["rows"][0], f"a row of position {first} behind that of position {first}"),
                 (1, ["rows", 0, "sampled_prob"], -1e30, "'sampled_prob' of a row is -1e+30, allowed are 0 to 1.001"),
                 (1, ["rows", 0, "top1_prob"], 1.5, "'top1_prob' of a row is 1.5, allowed are 0 to 1.001"),
                 (1, ["rows", 0, "top2_prob"], -0.5, "'top2_prob' of a row is -0.5, allowed are 0 to 1.001"),

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <ios>
+#include <iterator>
 #include <limits>
 
 #include "dllm/error.hpp"
@@ -181,7 +182,10 @@ class TraceReader {
     for (std::size_t i = 0; i < row.top_ids.size(); ++i) {
       if (!(row.top_probs[i] > 0)) continue;
       const auto behind = row.top_ids.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-      if (row.top_ids[i] < 0 || !std::isfinite(row.log_sum_exp) ||
+      if (!std::isfinite(row.log_sum_exp)) {
+        throw Fault(fmt::format("a row of position {} without its log_sum_exp", row.position));
+      }
+      if (row.top_ids[i] < 0 ||
           std::find(behind, row.top_ids.end(), row.top_ids[i]) != row.top_ids.end()) {
         throw Fault(fmt::format("a row of position {} with token {} twice or out of place",
                                 row.position, row.top_ids[i]));
@@ -218,6 +222,12 @@ class TraceReader {
     round.plan = plan(line.object("plan", "the plan"));
     for (const TraceJson& from : line.list("rows", n_positions())) {
       round.rows.push_back(row(Fields(from, "a row")));
+    }
+    const auto not_behind =
+        std::ranges::adjacent_find(round.rows, std::greater_equal<>(), &TraceRow::position);
+    if (not_behind != round.rows.end()) {
+      throw Fault(fmt::format("a row of position {} behind that of position {}",
+                              std::next(not_behind)->position, not_behind->position));
     }
     for (const TraceJson& from : line.list("edits", n_positions())) {
       round.edits.push_back(edit(Fields(from, "an edit")));

@@ -130,7 +130,7 @@ void TraceWriter::finish(const std::vector<std::int32_t>& canvas,
   Json pieces = Json::object();
   for (const std::int32_t id : seen_) {
     if (id >= 0 && static_cast<std::uint32_t>(id) < tokenizer_.n_tokens()) {
-      pieces[std::to_string(id)] = bytes_as_text(tokenizer_.piece(id));
+      pieces[std::to_string(id)] = bytes_as_text(tokenizer_.decode(std::span(&id, 1)));
     }
   }
   const Json line{{"finish_reason", finish_reason}, {"ids", canvas}, {"pieces", std::move(pieces)}};
