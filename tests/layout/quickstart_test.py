@@ -22,7 +22,7 @@ case "$1" in --preset)
   mkdir -p build/release/bin
   printf '%s\\n' 'CMAKE_BUILD_TYPE:STRING=Release' 'DLLM_CUDA:STRING=OFF' 'DLLM_CUDA_ARCHITECTURES:STRING=90' \\
     > build/release/CMakeCache.txt
-  printf '#!/bin/sh\\necho 432\\n' > build/release/bin/dllm
+  printf '#!/bin/sh\\necho "$*" > "$STAND_IN/asked"\\necho 432\\n' > build/release/bin/dllm
   chmod +x build/release/bin/dllm ;;
 esac
 exit "${CMAKE_STATUS:-0}"
@@ -44,11 +44,11 @@ class Quickstart(unittest.TestCase):
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
 
-    def run_it(self, gpu, **environment):
+    def run_it(self, *arguments, gpu, **environment):
         self.stand_in("cmake", CMAKE)
         self.stand_in("nvcc", "#!/bin/sh\n")
         self.stand_in("nvidia-smi", f"#!/bin/sh\nexit {0 if gpu else 9}\n")
-        result = subprocess.run([self.folder / "apps/quickstart"], capture_output=True, text=True, check=False,
+        result = subprocess.run([self.folder / "apps/quickstart", *arguments], capture_output=True, text=True, check=False,
                                 env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
                                      "STAND_IN": str(self.folder), **environment})
         return result, (self.folder / "told").read_text(encoding="utf-8")
@@ -68,6 +68,14 @@ class Quickstart(unittest.TestCase):
         result, told = self.run_it(gpu=True)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("-DDLLM_CUDA=ON", told)
+
+    def test_the_demo_model_is_asked_unless_a_model_is_given(self):
+        for arguments, models in ((["-p", "Hi"], 1), (["-m", "x.gguf"], 0), (["-m=x.gguf"], 0), (["--model", "x.gguf"], 0),
+                                  (["--model=x.gguf"], 0)):
+            self.assertEqual(self.run_it(*arguments, gpu=False)[0].returncode, 0)
+            asked = (self.folder / "asked").read_text(encoding="utf-8")
+            self.assertTrue(asked.endswith(" ".join(arguments) + "\n"), asked)
+            self.assertEqual(asked.count("demo-llada.gguf"), models, asked)
 
     def test_help_neither_installs_nor_builds(self):
         self.stand_in("cmake", CMAKE)
