@@ -3,7 +3,7 @@
 
   tests/gpu/report.py --build build/release --model llada-8b.gguf --out result.json [--compile]
 
-Figures of docs/cuda-backend.md that name such a file (tests/gpu/results) come from it. It holds the
+Figures of docs/cuda-performance.md and docs/cuda-backend.md that name such a file (tests/gpu/results) come from it. It holds the
 commit, the driver, the GPU, what each test did, load and step times by canvas with their stages
 (gpu_steps), and what `dllm run -n 128 --steps 32` reports. On request:
 
