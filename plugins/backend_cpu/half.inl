@@ -1,5 +1,5 @@
-// A binary16 of any address as f32. Included inside the unnamed namespace of whoever unpacks weights,
-// before unpack.inl; one instruction where the file is compiled for F16C.
+// A binary16 of any address as f32; one instruction where the file is compiled for F16C. Included
+// inside the unnamed namespace of whoever unpacks weights, before unpack.inl.
 
 inline float half_to_float(const uint8_t* bytes) {
   uint16_t half;
