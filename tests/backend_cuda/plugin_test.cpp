@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda_support.hpp"
+#include "error_of.hpp"
 #include "weight_sizes.hpp"
 
 namespace dllm::test {
@@ -39,24 +40,16 @@ TEST(CudaPlugin, NeedsNoCudaLibraryToLoad) {
 class CudaFaults : public CudaTest {};
 
 TEST_F(CudaFaults, AGpuThatDoesNotExistIsNamed) {
-  try {
-    make_cuda({{"device", "63"}});
-    FAIL() << "there are 64 GPUs";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::bad_usage);
-    EXPECT_NE(error.fact().find("63"), std::string::npos);
-  }
+  const Error error = error_of([&] { make_cuda({{"device", "63"}}); });
+  EXPECT_EQ(error.code(), ErrorCode::bad_usage);
+  EXPECT_NE(error.fact().find("63"), std::string::npos);
 }
 
 TEST_F(CudaFaults, TooLittleMemoryIsRefusedWithBothFigures) {
   const auto limited = make_cuda({{"gpu_memory", "0.001"}});
-  try {
-    limited->make_buffer(1000, 1000);
-    FAIL() << "4 MB fit below 1 MiB";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::resource);
-    EXPECT_NE(error.fact().find("4000000"), std::string::npos) << error.what();
-  }
+  const Error error = error_of([&] { limited->make_buffer(1000, 1000); });
+  EXPECT_EQ(error.code(), ErrorCode::resource);
+  EXPECT_NE(error.fact().find("4000000"), std::string::npos) << error.what();
 }
 
 TEST_F(CudaFaults, AModelThatDoesNotFitIsRefusedBeforeTheFirstUpload) {
@@ -68,16 +61,12 @@ TEST_F(CudaFaults, AModelThatDoesNotFitIsRefusedBeforeTheFirstUpload) {
   backend().check_room(imports);
   const auto limited = make_cuda({{"gpu_memory", "0.001"}});
   const std::uint64_t free_before = limited->device().available_bytes;
-  try {
-    limited->check_room(imports);
-    FAIL() << "4 MiB fit below 1 MiB";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::resource);
-    // 1 MiB packed, 1 MiB to upload it, 2 MiB of the table
-    EXPECT_NE(error.fact().find("needs 4194304 bytes of GPU memory, 0 are available"),
-              std::string::npos)
-        << error.what();
-  }
+  const Error error = error_of([&] { limited->check_room(imports); });
+  EXPECT_EQ(error.code(), ErrorCode::resource);
+  // 1 MiB packed, 1 MiB to upload it, 2 MiB of the table
+  EXPECT_NE(error.fact().find("needs 4194304 bytes of GPU memory, 0 are available"),
+            std::string::npos)
+      << error.what();
   EXPECT_EQ(limited->device().available_bytes, free_before);
 }
 
