@@ -173,6 +173,15 @@ class BrokenOutput(CliCase):
         self.assertEqual(open(model(), "rb").read(), kept)
         self.assertEqual(open(prompt).read(), "Hi")
 
+    def test_a_link_to_where_nothing_is_yet_stays_and_its_target_is_written(self):
+        link, circle = path("later.link"), path("circle.link")
+        os.symlink("later.jsonl", link)
+        os.symlink("circle.link", circle)
+        self.assert_ok(self.dllm(*self.arguments_with_model(), "--record", link))
+        self.assertTrue(os.path.islink(link) and os.path.getsize(path("later.jsonl")) > 0)
+        self.assert_fails(self.dllm(*self.arguments_with_model(), "--record", circle), 2, "--record", "symbolic links")
+        self.assertTrue(os.path.islink(circle))
+
     def test_step_statistics_never_mix_with_the_answer(self):
         result = self.dllm(*self.arguments_with_model(), "--dump-step-stats", "/dev/stdout")
         self.assert_fails(result, 2, "/dev/stdout", "standard output")

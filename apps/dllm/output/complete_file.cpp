@@ -14,13 +14,6 @@
 namespace dllm::cli {
 namespace {
 
-// Where a link points to, so that renaming replaces the file and not the link.
-std::string real_target(const std::string& path) {
-  std::error_code error;
-  const auto target = std::filesystem::weakly_canonical(path, error);
-  return error ? path : target.string();
-}
-
 bool takes_bytes_as_they_come(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
@@ -28,9 +21,21 @@ bool takes_bytes_as_they_come(const std::string& path) {
 
 }  // namespace
 
+std::filesystem::path followed(std::filesystem::path path) {
+  std::error_code code;
+  constexpr int kMaxLinks = 40;  // as the system: more are a circle
+  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(path, code); ++i) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, code);
+  }
+  const auto target = std::filesystem::absolute(path, code);
+  const auto plain = std::filesystem::weakly_canonical(target, code);
+  return code ? target : plain;
+}
+
 CompleteFile::CompleteFile(const std::string& path, std::string option)
-    : target_(real_target(path)), option_(std::move(option)) {
-  const bool direct = takes_bytes_as_they_come(path);
+    : target_(followed(path).string()), option_(std::move(option)) {
+  // A circle of links is given to the system, which says so.
+  const bool direct = takes_bytes_as_they_come(path) || std::filesystem::is_symlink(target_);
   const std::string name = direct ? path : fmt::format("{}.{}.part", target_, ::getpid());
   open_output(out_, name, path, option_);
   if (!direct) written_ = name;

@@ -8,12 +8,17 @@
 // Thread rule: one thread per file.
 #pragma once
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iosfwd>
 #include <string>
 
 namespace dllm::cli {
+
+/// Where a path leads, also one at which nothing is yet: links followed, dots taken away. So that
+/// renaming replaces the file and not the link. Of a circle of links, one of them.
+std::filesystem::path followed(std::filesystem::path path);
 
 class CompleteFile {
  public:

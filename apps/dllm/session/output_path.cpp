@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "dllm/error.hpp"
+#include "output/complete_file.hpp"
 #include "output/console.hpp"
 
 namespace dllm::cli {
@@ -50,16 +51,6 @@ bool is_standard_output(const std::string& path, const struct stat& status) {
   return !S_ISCHR(out.st_mode) || ::isatty(answer_descriptor()) == 1;
 }
 
-// Where a path leads, also one at which nothing is yet: links followed, dots taken away.
-std::filesystem::path resolved(std::filesystem::path path) {
-  std::error_code code;
-  constexpr int kMaxLinks = 40;  // as the system: more are a circle
-  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(path, code); ++i) {
-    path = path.parent_path() / std::filesystem::read_symlink(path, code);
-  }
-  return std::filesystem::weakly_canonical(std::filesystem::absolute(path, code), code);
-}
-
 }  // namespace
 
 void check_output_path(const Settings& settings, const std::string& path,
@@ -89,7 +80,7 @@ void check_output_path(const Settings& settings, const std::string& path,
 bool is_same_output(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty()) return false;
   std::error_code code;
-  return std::filesystem::equivalent(a, b, code) || resolved(a) == resolved(b);
+  return std::filesystem::equivalent(a, b, code) || followed(a) == followed(b);
 }
 
 }  // namespace dllm::cli
