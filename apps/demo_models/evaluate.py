@@ -115,6 +115,8 @@ def main():
         return write_prompts(HERE / "heldout", held_out_set)
     if args.write_validation:
         return write_prompts(args.prompts, validation_set)
+    if args.record and args.prompts == parser.get_default("prompts"):
+        parser.error("--record is of the folder that --write-record made: give it with --prompts")
     import export_gguf
     model = export_gguf.load(args.gguf).to("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = Tokenizer(model.config.architecture)

@@ -117,6 +117,7 @@ TEST(AmxTiles, SumsOfBrainsAreExactUpToF32RoundingOnAnyProcessor) {
 }
 
 TEST(BrainProducts, WeightsAreUnpackedToPairsAndZerosBehindTheLastInput) {
+  if (all_brains().empty()) GTEST_SKIP() << "no BF16 products are built here";
   for (const auto& [name, brains] : all_brains())
     for (const std::uint32_t n_cols : {1U, 33U, 100U, 255U, 256U}) {
       SCOPED_TRACE(name + ", " + std::to_string(n_cols) + " inputs");
@@ -137,6 +138,7 @@ TEST(BrainProducts, WeightsAreUnpackedToPairsAndZerosBehindTheLastInput) {
 }
 
 TEST(BrainProducts, RoundingIsToNearestWithTiesToEven) {
+  if (all_brains().empty()) GTEST_SKIP() << "no BF16 products are built here";
   std::array<float, kGroupCols> x{};
   std::array<std::uint16_t, kGroupCols> got{};
   std::mt19937_64 random(9);

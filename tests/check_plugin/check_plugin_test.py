@@ -6,14 +6,13 @@ usage: check_plugin_test.py BROKEN_SAMPLER PLUGIN_FOLDER EXAMPLE_FOLDER
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import unittest
 
+from cli_case import SANITIZED
+
 BROKEN, PLUGINS, EXAMPLES = sys.argv[1:4]
-CACHE = pathlib.Path(os.environ["DLLM_BUILD"], "CMakeCache.txt").read_text(encoding="utf-8")
-SANITIZED = re.search(r"^DLLM_SANITIZE:\w+=.", CACHE, re.MULTILINE) is not None
 
 # Fault -> what the report says of it.
 FAULTS = {

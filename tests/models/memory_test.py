@@ -23,7 +23,7 @@ class PeakMemory(unittest.TestCase):
         write_tiny_model(path, model)
         prompt = "a b c d e f g h"  # no chat: 15 to 16 tokens
         done = subprocess.run([os.environ["DLLM_BINARY"], "run", "-m", path, "-p", prompt, "--no-chat",
-                               "-n", "144", "--steps", "5", "--json"], capture_output=True, text=True)
+                               "--backend", "cpu", "-n", "144", "--steps", "5", "--json"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["peak_memory_bytes"], Path(path).stat().st_size
 
@@ -44,7 +44,8 @@ class PeakMemory(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/model.gguf"
             write_tiny_model(path, TinyModel("llada", width=256, ffn=4096, heads=8, context=2048, quant="Q8_0"))
-            done = subprocess.run([os.environ["DLLM_BINARY"], "run", "-m", path, "-p", "a", "--no-chat", "-t", "2",
+            done = subprocess.run([os.environ["DLLM_BINARY"], "run", "-m", path, "-p", "a", "--no-chat",
+                                   "--backend", "cpu", "-t", "2",
                                    "-n", "1500", "--block-length", "1500", "--steps", "2", "--cfg-scale", "1"],
                                   capture_output=True, text=True,
                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
