@@ -33,7 +33,7 @@ void AttentionWork::make_room(std::uint32_t n_keys, std::uint32_t head_dim) {
 }
 
 void AttentionWork::reserve(const Limits& limits) {
-  make_room(limits.n_tokens, limits.head_dim);
+  make_room(limits.n_keys, limits.head_dim);
   first_blocks_.reserve(limits.n_sequences + 1);
 }
 

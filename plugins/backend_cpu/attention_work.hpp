@@ -1,7 +1,7 @@
 // Attention of a packed batch, whatever multiplies (AttentionMath).
 //
 //   AttentionWork work(math, n_threads);
-//   work.reserve({.n_tokens = 1024, .n_sequences = 4, .head_dim = 128});
+//   work.reserve({.n_keys = 1024, .n_sequences = 4, .head_dim = 128});
 //   work.run(arena, spans, params, {q, q_cols, k, v, kv_cols, out});
 //
 // Thread rule: one thread per object, which owns the memory of a run; inside, Arena::for_each.
@@ -33,7 +33,7 @@ class AttentionWork {
   AttentionWork(const AttentionMath& math, unsigned n_threads) : math_(math), slots_(n_threads) {}
 
   struct Limits {
-    std::uint32_t n_tokens;
+    std::uint32_t n_keys;  // of one span
     std::uint32_t n_sequences;
     std::uint32_t head_dim;
   };
