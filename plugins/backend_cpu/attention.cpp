@@ -12,6 +12,10 @@
 
 namespace dllm::cpu {
 
+const AttentionMath& CpuBackend::attention_math() const {
+  return choose_attention(isa_, multiplier_.mode, imported_.values);
+}
+
 void CpuBackend::attention(TensorView q, TensorView k, TensorView v, const AttentionSpans& spans,
                            const AttentionParams& params, TensorView out) {
   const std::span<const AttentionSpan> list = static_cast<const CpuAttentionSpans&>(spans).spans();
@@ -25,7 +29,7 @@ void CpuBackend::attention(TensorView q, TensorView k, TensorView v, const Atten
     DLLM_ASSERT(std::uint64_t{each.kv_begin} + each.kv_count <= k.n_rows && k.n_rows == v.n_rows);
     timer.add_float_work(4.0 * each.q_count * each.kv_count * params.n_heads * params.head_dim, 0);
   }
-  attention_work_.run(arena_, list, params,
+  attention_work_.run(attention_math(), arena_, list, params,
                       {buffer_of(q).row(0), q.n_cols, buffer_of(k).row(0), buffer_of(v).row(0),
                        k.n_cols, buffer_of(out).row(0)});
 }

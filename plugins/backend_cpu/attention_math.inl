@@ -15,6 +15,7 @@ constexpr uint32_t kTileQueries = 6;
 constexpr uint32_t kTileQueries = 2;
 #endif
 
+constexpr uint32_t kQueryBlock = 48;  // queries that walk over the keys together
 constexpr uint32_t kKeyBlock = 64;
 constexpr uint32_t kMostLanes = 16;  // padding of a head, whatever the instruction set
 
@@ -132,6 +133,23 @@ void pack_values(const float* v, uint64_t stride, uint32_t n_keys, uint32_t head
   }
 }
 
+// One online-softmax step of row r: raises its maximum and turns scores into e^(score - maximum).
+void softmax_step(float* scores, uint32_t n_keys, bool is_first, uint32_t r,
+                  const AttentionState& state) {
+  const float before = state.max[r];
+  const float here = largest_lane(largest_lanes(scores, n_keys));
+  const float now = here > before ? here : before;
+  if (!is_first && now != before) scale_row(state, r, bounded_exponential(splat(before - now)));
+  F total = is_first ? splat(0) : load(state.sums + r * kLanes);
+  for (uint32_t i = 0; i < n_keys; i += kLanes) {  // a block has room for whole vectors
+    const F e = bounded_exponential(load_at(scores, i, n_keys, -kInfinity) - now);
+    store(scores + i, e);
+    total = total + e;
+  }
+  store(state.sums + r * kLanes, total);
+  state.max[r] = now;
+}
+
 // scores[r][key] = q k for the panel's keys.
 void score_keys(const AttentionQueries& in, uint32_t n_keys, const float* panel,
                 const AttentionScratch& work) {
@@ -178,15 +196,13 @@ void attend(const AttentionQueries& in, const AttentionPanels& keys, float* scra
   for (uint32_t key = 0; key < keys.n_keys; key += kKeyBlock, panel += keys.stride) {
     const uint32_t n_keys = keys.n_keys - key < kKeyBlock ? keys.n_keys - key : kKeyBlock;
     score_keys(in, n_keys, panel, work);
-    for (uint32_t r = 0; r < in.n_rows; ++r) {
-      float* scores = work.scores + r * kKeyBlock;  // a block has room for whole vectors
-      softmax_step<bounded_exponential, 1>(scores, n_keys, key == 0, r, work.state,
-                                           [&](uint32_t i, const F* e) { store(scores + i, *e); });
-    }
+    for (uint32_t r = 0; r < in.n_rows; ++r)
+      softmax_step(work.scores + r * kKeyBlock, n_keys, key == 0, r, work.state);
     const float* values = panel + static_cast<uint64_t>(in.head_dim) * kKeyBlock;
     (key == 0 ? add_values<false> : add_values<true>)(in, n_keys, values, work);
   }
   store_results(in, keys.n_keys, work.state, out);
 }
 
-constexpr AttentionMath kAttention = {kKeyBlock, panel_floats, scratch_floats, pack, attend};
+constexpr AttentionMath kAttention = {kQueryBlock,    kKeyBlock, panel_floats,
+                                      scratch_floats, pack,      attend};

@@ -2,32 +2,32 @@
 // instruction but those of the tiles, so that a test can run it on any x86-64 processor that
 // emulates them.
 //
-// Both operands of both products are sums of two BF16 values (brain_parts.inl), multiplied as
-// low high + high high + high low, in f32. So scores and results are off by about 2^-16 of their
-// terms, where plain BF16 would lose 2^-8.
+// Queries (times the scale and log2 e), keys, values and weights are rounded to BF16 and multiplied
+// in f32. A weight is 2^(score - m), m a whole number, so its rounding does not depend on m, and
+// the weights that are summed are the rounded ones: a row of them still sums to one.
 //
-// A panel is made of units, what a pair of tile registers takes of 16 columns and 32 inputs: first
-// the high parts as pairs of inputs, [input / 2][column][input % 2], then the low ones. Keys are
-// [16 keys][32 dimensions] units, values [16 dimensions][32 keys] units. Keys beyond the last are
-// zeros up to the end of a unit.
+// A panel is made of units, what a tile register takes of 16 columns and 32 inputs: pairs of
+// inputs, [input / 2][column][input % 2]. Keys are [16 keys][32 dimensions] units, values
+// [16 dimensions][32 keys] units. Keys beyond the last are zeros up to the end of a unit.
 //
-// A unit is multiplied with up to three times 16 queries. Tile registers: 0 to 2 sums, 3 and 4 the
-// unit's parts, 5 to 7 the queries' (or weights') low parts, then their high ones.
+// A unit is multiplied with up to four times 16 queries. Tile registers: 0 to 3 sums, 4 the unit,
+// 5 to 7 the queries (or weights).
 
 #include "lanes.inl"
 // Uses names of the above.
 #include "attention_softmax.inl"
-#include "brain_parts.inl"
+#include "brain_rounding.inl"
 #include "tile_registers.inl"
 #include "transpose.inl"
 
-constexpr uint32_t kKeyBlock = 128;  // weights of 48 queries: 24 KiB, in the first-level cache
+constexpr uint32_t kQueryTiles = 4;
+constexpr uint32_t kQueryBlock = kQueryTiles * kRegisterRows;
+constexpr uint32_t kKeyBlock = 128;  // weights of all queries: 16 KiB, in the first-level cache
 constexpr uint32_t kUnitInputs = 32;
-constexpr uint32_t kPart = kUnitInputs * kRegisterRows;  // values of a unit's high or low part
-constexpr uint32_t kUnit = 2 * kPart;
+constexpr uint32_t kUnit = kUnitInputs * kRegisterRows;  // values of a unit
 constexpr uint32_t kBlockUnits = kKeyBlock / kUnitInputs;
 constexpr uint32_t kScoreStride = kKeyBlock + kRegisterRows;  // rows in different cache sets
-static_assert(kQueryBlock == 3 * kRegisterRows && kRegisterRows % kLanes == 0);
+static_assert(kRegisterRows % kLanes == 0);
 
 constexpr uint32_t whole(uint32_t n, uint32_t unit) { return (n + unit - 1) / unit * unit; }
 constexpr uint32_t head_inputs(uint32_t head_dim) { return whole(head_dim, kUnitInputs); }
@@ -35,27 +35,25 @@ constexpr uint32_t head_columns(uint32_t head_dim) { return whole(head_dim, kReg
 
 // Two BF16 values take a float's place.
 uint64_t panel_floats(uint32_t head_dim) {
-  return uint64_t{kKeyBlock} * (head_inputs(head_dim) + head_columns(head_dim));
+  return uint64_t{kKeyBlock} * (head_inputs(head_dim) + head_columns(head_dim)) / 2;
+}
+const uint16_t* values_of(const uint16_t* panel, uint32_t head_dim) {
+  return panel + uint64_t{kKeyBlock} * head_inputs(head_dim);
 }
 
-// Rows of a product's left side, as parts: [input / 32][row][input % 32].
-struct LeftRows {
-  uint16_t* high;
-  uint16_t* low;
-  uint32_t n_inputs;  // whole units
-};
+// Left sides of products are [input / 32][row][input % 32].
 DLLM_LANES uint32_t left_at(uint32_t row, uint32_t input) {
-  return (input / kUnitInputs * kQueryBlock + row) * kUnitInputs + input % kUnitInputs;
+  return (input / kUnitInputs * kQueryBlock + row) * kUnitInputs;
 }
 struct TileScratch {
   float* scores;  // [kQueryBlock][kScoreStride]
-  LeftRows queries;
-  LeftRows weights;
+  uint16_t* queries;
+  uint16_t* weights;
   AttentionState state;
 };
 uint64_t scratch_floats(uint32_t head_dim) {
-  return uint64_t{kQueryBlock} *
-         (kScoreStride + head_inputs(head_dim) + kKeyBlock + head_columns(head_dim) + kLanes + 1);
+  return uint64_t{kQueryBlock} * (kScoreStride + head_inputs(head_dim) / 2 + kKeyBlock / 2 +
+                                  head_columns(head_dim) + kLanes + 1);
 }
 TileScratch scratch_at(float* memory, uint32_t head_dim) {
   TileScratch work;
@@ -64,13 +62,9 @@ TileScratch scratch_at(float* memory, uint32_t head_dim) {
     memory += kQueryBlock * n;
     return at;
   };
-  const auto take_rows = [&](uint32_t n) {
-    auto* const at = reinterpret_cast<uint16_t*>(take(n));
-    return LeftRows{at, at + kQueryBlock * n, n};
-  };
   work.scores = take(kScoreStride);
-  work.queries = take_rows(head_inputs(head_dim));
-  work.weights = take_rows(kKeyBlock);
+  work.queries = reinterpret_cast<uint16_t*>(take(head_inputs(head_dim) / 2));
+  work.weights = reinterpret_cast<uint16_t*>(take(kKeyBlock / 2));
   work.state.out_stride = head_columns(head_dim);
   work.state.out = take(work.state.out_stride);
   work.state.sums = take(kLanes);
@@ -78,120 +72,129 @@ TileScratch scratch_at(float* memory, uint32_t head_dim) {
   return work;
 }
 
-// Tile register 5 + kTile: a part of 16 rows, where they are among the kTiles x 16.
-template <int kTiles, int kTile>
-DLLM_LANES void load_left(const uint16_t* rows) {
-  if constexpr (kTile < kTiles) load_tile<5 + kTile>(rows + kTile * kPart, kStepBytes);
+// 32 values as BF16, a line of a left side or a row of pairs; both are 64-byte aligned.
+struct Line {
+  F at[kUnitInputs / kLanes];
+};
+DLLM_LANES void store_line(const Line& x, uint16_t* to) {
+#if defined(__AVX512BF16__)
+  _mm512_store_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(x.at[1], x.at[0])));
+#else
+  for (uint32_t i = 0; i < kUnitInputs / kLanes; ++i) {
+    const Halves halves = rounded_halves(x.at[i]);
+    __builtin_memcpy(to + i * kLanes, &halves, sizeof halves);
+  }
+#endif
 }
-template <int kTiles, int kTile, int kRight>
-DLLM_LANES void multiply_left() {
-  if constexpr (kTile < kTiles) multiply_brains<kTile, 5 + kTile, kRight>();
+// The values [i, i + 32) of n, zeros beyond the end.
+DLLM_LANES Line load_line(const float* x, uint32_t i, uint32_t n) {
+  Line line;
+  for (uint32_t j = 0; j < kUnitInputs / kLanes; ++j, i += kLanes)
+    line.at[j] = i < n ? load_at(x, i, n, 0) : splat(0);
+  return line;
+}
+// total + the 32 BF16 values of a line.
+DLLM_LANES F add_line(F total, const uint16_t* line) {
+#if defined(__AVX512BF16__)
+  const __m512i ones = _mm512_set1_epi16(0x3F80);
+  return _mm512_dpbf16_ps(total, reinterpret_cast<__m512bh>(_mm512_load_si512(line)),
+                          reinterpret_cast<__m512bh>(ones));
+#else
+  for (uint32_t i = 0; i < kUnitInputs; i += 2 * kLanes) {
+    Words pairs;
+    __builtin_memcpy(&pairs, line + i, sizeof pairs);
+    total = total + reinterpret_cast<F>(pairs & 0xFFFF0000u);
+    total = total + reinterpret_cast<F>(pairs << 16);
+  }
+  return total;
+#endif
 }
 
-// c[16 kTiles rows][16 columns] (+)= left times n_units >= 1 units: low high, high high, high low,
-// so that a unit's high part is free for the next one early.
+// c[16 kTiles rows][16 columns] (+)= left times n_units units.
 template <int kTiles>
-void multiply_units(const LeftRows& left, const uint16_t* units, uint32_t n_units, bool add,
+void multiply_units(const uint16_t* left, const uint16_t* units, uint32_t n_units, bool add,
                     float* c, uint32_t ldc) {
   const uint64_t bytes = uint64_t{ldc} * sizeof(float);
-  float* const rows[3] = {c, c + kRegisterRows * ldc, c + 2 * kRegisterRows * ldc};
+  const auto row = [&](uint32_t tile) { return c + uint64_t{tile} * kRegisterRows * ldc; };
   if (add) {
-    load_tile<0>(rows[0], bytes);
-    if constexpr (kTiles > 1) load_tile<1>(rows[1], bytes);
-    if constexpr (kTiles > 2) load_tile<2>(rows[2], bytes);
+    load_tile<0>(row(0), bytes);
+    if constexpr (kTiles > 1) load_tile<1>(row(1), bytes);
+    if constexpr (kTiles > 2) load_tile<2>(row(2), bytes);
+    if constexpr (kTiles > 3) load_tile<3>(row(3), bytes);
   } else {
     zero_tile<0>();
     if constexpr (kTiles > 1) zero_tile<1>();
     if constexpr (kTiles > 2) zero_tile<2>();
+    if constexpr (kTiles > 3) zero_tile<3>();
   }
-  constexpr uint32_t kLeftUnit = kQueryBlock * kUnitInputs;
-  const uint16_t* high = left.high;
-  const uint16_t* low = left.low;
-  load_tile<3>(units, kStepBytes);
-  load_left<kTiles, 0>(low);
-  load_left<kTiles, 1>(low);
-  load_left<kTiles, 2>(low);
-  for (uint32_t u = 1;; ++u, high += kLeftUnit) {
-    multiply_left<kTiles, 0, 3>();
-    multiply_left<kTiles, 1, 3>();
-    multiply_left<kTiles, 2, 3>();
-    load_tile<4>(units + kPart, kStepBytes);
-    load_left<kTiles, 0>(high);
-    multiply_left<kTiles, 0, 3>();
-    load_left<kTiles, 1>(high);
-    multiply_left<kTiles, 1, 3>();
-    load_left<kTiles, 2>(high);
-    multiply_left<kTiles, 2, 3>();
-    multiply_left<kTiles, 0, 4>();
-    multiply_left<kTiles, 1, 4>();
-    multiply_left<kTiles, 2, 4>();
-    if (u == n_units) break;
-    units += kUnit;
-    low += kLeftUnit;
-    load_tile<3>(units, kStepBytes);
-    load_left<kTiles, 0>(low);
-    load_left<kTiles, 1>(low);
-    load_left<kTiles, 2>(low);
+  for (uint32_t u = 0; u < n_units; ++u, units += kUnit, left += kQueryTiles * kUnit) {
+    load_tile<4>(units, kStepBytes);
+    load_tile<5>(left, kStepBytes);
+    if constexpr (kTiles > 1) load_tile<6>(left + kUnit, kStepBytes);
+    if constexpr (kTiles > 2) load_tile<7>(left + 2 * kUnit, kStepBytes);
+    multiply_brains<0, 5, 4>();
+    if constexpr (kTiles > 3) load_tile<5>(left + 3 * kUnit, kStepBytes);
+    if constexpr (kTiles > 1) multiply_brains<1, 6, 4>();
+    if constexpr (kTiles > 2) multiply_brains<2, 7, 4>();
+    if constexpr (kTiles > 3) multiply_brains<3, 5, 4>();
   }
-  store_tile<0>(rows[0], bytes);
-  if constexpr (kTiles > 1) store_tile<1>(rows[1], bytes);
-  if constexpr (kTiles > 2) store_tile<2>(rows[2], bytes);
+  store_tile<0>(row(0), bytes);
+  if constexpr (kTiles > 1) store_tile<1>(row(1), bytes);
+  if constexpr (kTiles > 2) store_tile<2>(row(2), bytes);
+  if constexpr (kTiles > 3) store_tile<3>(row(3), bytes);
 }
-using MultiplyUnits = void (*)(const LeftRows&, const uint16_t*, uint32_t, bool, float*, uint32_t);
-constexpr MultiplyUnits kMultiplyUnits[4] = {nullptr, multiply_units<1>, multiply_units<2>,
-                                             multiply_units<3>};
+using MultiplyUnits = void (*)(const uint16_t*, const uint16_t*, uint32_t, bool, float*, uint32_t);
+constexpr MultiplyUnits kMultiplyUnits[kQueryTiles + 1] = {
+    nullptr, multiply_units<1>, multiply_units<2>, multiply_units<3>, multiply_units<4>};
 
 // A unit of 16 keys and 32 dimensions from d on; rows beyond n_keys are zeros.
 void pack_key_unit(const AttentionKeys& from, uint32_t key, uint32_t d, uint16_t* unit) {
-  alignas(64) uint16_t parts[2][kRegisterRows][kUnitInputs];
+  alignas(64) uint16_t lines[kRegisterRows][kUnitInputs];
   for (uint32_t i = 0; i < kRegisterRows; ++i)
-    for (uint32_t j = 0; j < kUnitInputs; j += kLanes) {
-      const bool exists = key + i < from.n_keys && d + j < from.head_dim;
-      const F x =
-          exists ? load_at(from.k + (key + i) * from.stride, d + j, from.head_dim, 0) : splat(0);
-      store_parts(x, parts[0][i] + j, parts[1][i] + j);
+    store_line(key + i < from.n_keys ? load_line(from.k + (key + i) * from.stride, d, from.head_dim)
+                                     : Line{},
+               lines[i]);
+  for (uint32_t i = 0; i < kRegisterRows; i += 8)
+    for (uint32_t j = 0; j < kUnitInputs; j += 16) {
+      const float* rows[8];  // pairs, moved as floats
+      for (uint32_t r = 0; r < 8; ++r) rows[r] = reinterpret_cast<const float*>(lines[i + r] + j);
+      transpose8(rows, 0, reinterpret_cast<float*>(unit + j / 2 * kUnitInputs + 2 * i),
+                 kRegisterRows);
     }
-  for (uint32_t part = 0; part < 2; ++part)
-    for (uint32_t i = 0; i < kRegisterRows; i += 8)
-      for (uint32_t j = 0; j < kUnitInputs; j += 16) {
-        const float* rows[8];  // pairs, moved as floats
-        for (uint32_t r = 0; r < 8; ++r)
-          rows[r] = reinterpret_cast<const float*>(parts[part][i + r] + j);
-        auto* to = reinterpret_cast<float*>(unit + part * kPart + j / 2 * kUnitInputs + 2 * i);
-        transpose8(rows, 0, to, kRegisterRows);
-      }
+}
+
+// (even[i], odd[i]) side by side for kLanes columns.
+DLLM_LANES void store_pairs(F even, F odd, uint16_t* to) {
+  const auto word = [](F x) { return __builtin_convertvector(rounded_halves(x), Words); };
+  const Words pairs = word(even) | word(odd) << 16;
+  __builtin_memcpy(to, &pairs, sizeof pairs);
 }
 
 // A unit of 16 dimensions from d on and 32 keys.
 void pack_value_unit(const AttentionKeys& from, uint32_t key, uint32_t d, uint16_t* unit) {
   for (uint32_t i = 0; i < kUnitInputs; i += 2)
     for (uint32_t j = 0; j < kRegisterRows; j += kLanes) {
-      BrainParts parts[2];
-      for (uint32_t odd = 0; odd < 2; ++odd) {
-        const uint32_t row = key + i + odd;
+      const auto at = [&](uint32_t row) {
         const bool exists = row < from.n_keys && d + j < from.head_dim;
-        parts[odd] = parts_of(exists ? load_at(from.v + row * from.stride, d + j, from.head_dim, 0)
-                                     : splat(0));
-      }
-      uint16_t* to = unit + i * kRegisterRows + 2 * j;
-      store_pairs(parts[0].high, parts[1].high, to);
-      store_pairs(parts[0].low, parts[1].low, to + kPart);
+        return exists ? load_at(from.v + row * from.stride, d + j, from.head_dim, 0) : splat(0);
+      };
+      store_pairs(at(key + i), at(key + i + 1), unit + i * kRegisterRows + 2 * j);
     }
 }
 
 // Asks for rows of a head ahead of their use: they lie too far apart for the processor to guess.
 template <int kForWriting>
 void fetch_rows(const float* rows, uint64_t stride, uint32_t n_rows, uint32_t head_dim) {
-  constexpr uint32_t kLine = 16;
+  constexpr uint32_t kFloatsALine = 16;
   for (uint32_t r = 0; r < n_rows; ++r)
-    for (uint32_t d = 0; d < head_dim; d += kLine)
+    for (uint32_t d = 0; d < head_dim; d += kFloatsALine)
       __builtin_prefetch(rows + r * stride + d, kForWriting);
 }
 
 void pack(const AttentionKeys& from, float* panel) {
   const uint32_t head_units = head_inputs(from.head_dim) / kUnitInputs;
   auto* const keys = reinterpret_cast<uint16_t*>(panel);
-  auto* const values = keys + uint64_t{kKeyBlock} * head_inputs(from.head_dim) * 2;
+  auto* const values = const_cast<uint16_t*>(values_of(keys, from.head_dim));
   const auto fetch = [&](const float* rows, uint32_t first) {
     if (first >= from.n_keys) return;
     const uint32_t left = from.n_keys - first;
@@ -212,30 +215,73 @@ void pack(const AttentionKeys& from, float* panel) {
   }
 }
 
-// Queries as parts, scaled so that weights are powers of 2; rows up to a whole tile are zeros.
+// Queries scaled so that weights are powers of 2; rows up to a whole tile are zeros.
 void load_queries(const AttentionQueries& in, const TileScratch& work) {
   const float scale = in.scale * 1.44269504f;  // log2(e)
-  for (uint32_t r = 0; r < whole(in.n_rows, kRegisterRows); ++r) {
-    for (uint32_t d = 0; d < work.queries.n_inputs; d += kLanes) {
-      const bool exists = r < in.n_rows && d < in.head_dim;
-      const F x = exists ? load_at(in.q + r * in.stride, d, in.head_dim, 0) * scale : splat(0);
-      store_parts(x, work.queries.high + left_at(r, d), work.queries.low + left_at(r, d));
+  for (uint32_t r = 0; r < whole(in.n_rows, kRegisterRows); ++r)
+    for (uint32_t d = 0; d < in.head_dim; d += kUnitInputs) {
+      Line line = r < in.n_rows ? load_line(in.q + r * in.stride, d, in.head_dim) : Line{};
+      for (F& each : line.at) each = each * scale;
+      store_line(line, work.queries + left_at(r, d));
     }
-    work.state.max[r] = -kInfinity;
-  }
 }
 
-// Weights 2^(score - maximum) of the n_keys of a panel, as parts, zeros up to a whole unit.
+// 2^x of x in [-125, 127] or NaN, to 7.5e-5 of itself, far less than BF16 rounds it: a cubic of
+// what x is above a whole number, with the smallest relative error (Remez).
+DLLM_LANES F coarse_power(F x) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  const F n = x;  // power_of_two rounds it down
+  const F r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#else
+  const F n = round(x - 0.5f);
+  const F r = x - n;
+#endif
+  F q = splat(0.07802452f);
+  q = fused(q, r, splat(0.22606716f));
+  q = fused(q, r, splat(0.69583354f));
+  q = fused(q, r, splat(0.99992522f));
+  return power_of_two(q, n);
+}
+
+// m of a row is kept while no score exceeds it by more than this: then a weight is at most 256 and
+// what earlier keys gave need not be scaled.
+constexpr float kMostAbove = 8;
+constexpr float kLeastPower = -125;  // the least whose power of 2 is surely no denormal number
+
+// Makes m the whole number next to the largest score and scales what earlier keys gave by a power
+// of 2.
+void raise_row(F largest, bool is_first, uint32_t r, const AttentionState& state) {
+  const F now = round(splat(largest_lane(largest)));
+  if (!is_first)
+    scale_row(state, r, power_of_two(splat(1), larger(splat(kLeastPower), state.max[r] - now)));
+  state.max[r] = now[0];
+}
+
+// Weights 2^(score - m) of the n_keys of a panel as BF16, and their sums. Those of keys beyond the
+// last up to a whole unit are 2^-125: of values that are zeros, and nothing in a sum.
 // Rows of the last tile that are no query hold anything: they only meet their own results.
 void weigh_keys(const AttentionQueries& in, uint32_t n_keys, bool is_first,
                 const TileScratch& work) {
+  const AttentionState& state = work.state;
   for (uint32_t r = 0; r < in.n_rows; ++r) {
-    softmax_step<bounded_power, kUnitInputs / kLanes>(
-        work.scores + r * kScoreStride, n_keys, is_first, r, work.state,
-        [&](uint32_t i, const F* e) {
-          store_bounded_parts(e, work.weights.high + left_at(r, i),
-                              work.weights.low + left_at(r, i));
-        });
+    const float* scores = work.scores + r * kScoreStride;
+    const F largest = largest_lanes(scores, n_keys);
+    if (is_first || !all(at_most(largest, state.max[r] + kMostAbove)))
+      raise_row(largest, is_first, r, state);
+    const float m = state.max[r];
+    F total = is_first ? splat(0) : load(state.sums + r * kLanes);
+    for (uint32_t i = 0; i < n_keys; i += kUnitInputs) {
+      Line line;
+      for (uint32_t j = 0; j < kUnitInputs / kLanes; ++j) {
+        const uint32_t at = i + j * kLanes;
+        const F score = at < n_keys ? load_at(scores, at, n_keys, -kInfinity) : splat(-kInfinity);
+        line.at[j] = coarse_power(larger(splat(kLeastPower), score - m));
+      }
+      uint16_t* const weights = work.weights + left_at(r, i);
+      store_line(line, weights);
+      total = add_line(total, weights);
+    }
+    store(state.sums + r * kLanes, total);
   }
 }
 
@@ -249,18 +295,18 @@ void attend(const AttentionQueries& in, const AttentionPanels& keys, float* scra
   for (uint32_t key = 0; key < keys.n_keys; key += kKeyBlock, panel += keys.stride) {
     const uint32_t n_keys = keys.n_keys - key < kKeyBlock ? keys.n_keys - key : kKeyBlock;
     const auto* units = reinterpret_cast<const uint16_t*>(panel);
+    const uint16_t* values = values_of(units, in.head_dim);
     for (uint32_t i = 0; i < n_keys; i += kRegisterRows, units += head_units * kUnit)
       multiply(work.queries, units, head_units, false, work.scores + i, kScoreStride);
     weigh_keys(in, n_keys, key == 0, work);
     if (key + n_keys == keys.n_keys) fetch_rows<1>(out, in.stride, in.n_rows, in.head_dim);
-    units = reinterpret_cast<const uint16_t*>(panel) +
-            uint64_t{kKeyBlock} * head_inputs(in.head_dim) * 2;
     const uint32_t n_units = whole(n_keys, kUnitInputs) / kUnitInputs;
-    for (uint32_t d = 0; d < in.head_dim; d += kRegisterRows, units += kBlockUnits * kUnit)
-      multiply(work.weights, units, n_units, key != 0, work.state.out + d, work.state.out_stride);
+    for (uint32_t d = 0; d < in.head_dim; d += kRegisterRows, values += kBlockUnits * kUnit)
+      multiply(work.weights, values, n_units, key != 0, work.state.out + d, work.state.out_stride);
   }
   leave_tiles();
   store_results(in, keys.n_keys, work.state, out);
 }
 
-constexpr AttentionMath kTileAttention = {kKeyBlock, panel_floats, scratch_floats, pack, attend};
+constexpr AttentionMath kTileAttention = {kQueryBlock,    kKeyBlock, panel_floats,
+                                          scratch_floats, pack,      attend};

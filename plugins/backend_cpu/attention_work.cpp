@@ -24,39 +24,46 @@ Place place_of(std::span<const std::uint32_t> firsts, std::uint32_t n_heads, std
 
 }  // namespace
 
-void AttentionWork::make_room(std::uint32_t n_keys, std::uint32_t head_dim) {
-  const std::uint64_t n_panels = blocks(n_keys, math_.key_block);
+const AttentionMath& choose_attention(const Isa& isa, ProductMode mode, bool f32_products) {
+  const bool rounded = mode == ProductMode::fast && !f32_products;
+  return rounded && isa.attention ? *isa.attention : isa.kernels->rows.attention;
+}
+
+void AttentionWork::make_room(const AttentionMath& math, std::uint32_t n_keys,
+                              std::uint32_t head_dim) {
+  const std::uint64_t n_panels = blocks(n_keys, math.key_block);
   for (Slot& each : slots_) {
-    grow(each.panels, n_panels * math_.panel_floats(head_dim) * sizeof(float), "attention panels");
-    grow(each.scratch, math_.scratch_floats(head_dim) * sizeof(float), "attention scratch");
+    grow(each.panels, n_panels * math.panel_floats(head_dim) * sizeof(float), "attention panels");
+    grow(each.scratch, math.scratch_floats(head_dim) * sizeof(float), "attention scratch");
   }
 }
 
-void AttentionWork::reserve(const Limits& limits) {
-  make_room(limits.n_keys, limits.head_dim);
+void AttentionWork::reserve(const AttentionMath& math, const Limits& limits) {
+  make_room(math, limits.n_keys, limits.head_dim);
   first_blocks_.reserve(limits.n_sequences + 1);
 }
 
-void AttentionWork::run(Arena& arena, std::span<const AttentionSpan> spans,
-                        const AttentionParams& params, const AttentionRows& rows) {
+void AttentionWork::run(const AttentionMath& math, Arena& arena,
+                        std::span<const AttentionSpan> spans, const AttentionParams& params,
+                        const AttentionRows& rows) {
   const std::uint32_t head_dim = params.head_dim;
   std::uint32_t most_keys = 0;
   first_blocks_.assign(1, 0);
   for (const AttentionSpan& span : spans) {
-    first_blocks_.push_back(first_blocks_.back() + blocks(span.q_count, kQueryBlock));
+    first_blocks_.push_back(first_blocks_.back() + blocks(span.q_count, math.query_block));
     most_keys = std::max(most_keys, span.kv_count);
   }
-  make_room(most_keys, head_dim);
+  make_room(math, most_keys, head_dim);
   constexpr std::uint64_t kNothing = ~std::uint64_t{0};
   for (Slot& each : slots_) each.packed = kNothing;
-  const std::uint64_t panel = math_.panel_floats(head_dim);
+  const std::uint64_t panel = math.panel_floats(head_dim);
 
   const auto pack = [&](const AttentionSpan& span, std::uint32_t kv_head, float* panels) {
-    for (std::uint32_t key = 0; key < span.kv_count; key += math_.key_block, panels += panel) {
+    for (std::uint32_t key = 0; key < span.kv_count; key += math.key_block, panels += panel) {
       const std::uint64_t begin =
           (std::uint64_t{span.kv_begin} + key) * rows.kv_cols + kv_head * std::uint64_t{head_dim};
-      const std::uint32_t n = std::min(math_.key_block, span.kv_count - key);
-      math_.pack({rows.k + begin, rows.v + begin, rows.kv_cols, n, head_dim}, panels);
+      const std::uint32_t n = std::min(math.key_block, span.kv_count - key);
+      math.pack({rows.k + begin, rows.v + begin, rows.kv_cols, n, head_dim}, panels);
     }
   };
   // A thread's items mostly follow each other, so it packs a head once.
@@ -68,14 +75,14 @@ void AttentionWork::run(Arena& arena, std::span<const AttentionSpan> spans,
     const std::uint64_t wanted = std::uint64_t{at.span} * params.n_kv_heads + kv_head;
     if (slot.packed != wanted) pack(span, kv_head, slot.panels.as<float>());
     slot.packed = wanted;
-    const std::uint32_t first = at.block * kQueryBlock;
+    const std::uint32_t first = at.block * math.query_block;
     const std::uint64_t begin =
         (std::uint64_t{span.q_begin} + first) * rows.q_cols + at.head * std::uint64_t{head_dim};
     const AttentionQueries queries{rows.q + begin, rows.q_cols,
-                                   std::min(kQueryBlock, span.q_count - first), head_dim,
+                                   std::min(math.query_block, span.q_count - first), head_dim,
                                    params.scale};
-    math_.attend(queries, {slot.panels.as<float>(), panel, span.kv_count}, slot.scratch.as<float>(),
-                 rows.out + begin);
+    math.attend(queries, {slot.panels.as<float>(), panel, span.kv_count}, slot.scratch.as<float>(),
+                rows.out + begin);
   });
 }
 

@@ -3,7 +3,7 @@
 
 #include "vector.inl"
 // Uses names of the above.
-#include "brain_parts.inl"
+#include "brain_rounding.inl"
 
 void round_group(const float* x, uint16_t* out) {
   for (uint32_t i = 0; i < kGroupCols; i += kLanes) {

@@ -69,10 +69,7 @@ CpuBackend::CpuBackend(const Isa& isa, const CpuOptions& options)
       options_(options),
       processor_(processor_name({})),
       arena_(options.n_threads),
-      attention_work_(options.products == ProductMode::fast && isa.attention
-                          ? *isa.attention
-                          : kernels_.rows.attention,
-                      options.n_threads) {
+      attention_work_(options.n_threads) {
   for (unsigned i = 0; i < options.n_threads; ++i)
     scratch_.push_back(std::make_unique<ThreadScratch>());
 }
@@ -158,7 +155,8 @@ void CpuBackend::reserve(const StepLimits& limits) {
     grow(each->row, round_up(cols, kPadCols) * sizeof(float), "row scratch");
   // A head's queries are an input of the output projection, so max_cols holds max_heads of them.
   const std::uint32_t head_dim = cols / std::max(limits.max_heads, 1u);
-  attention_work_.reserve({limits.max_sequence_length, limits.max_sequences, head_dim});
+  attention_work_.reserve(attention_math(),
+                          {limits.max_sequence_length, limits.max_sequences, head_dim});
   for (RopeTable& each : rope_tables_) {
     each.positions.reserve(limits.max_tokens);
     grow(each.values, std::uint64_t{limits.max_tokens} * 2 * kRopeReserve * sizeof(float),

@@ -167,6 +167,8 @@ class CpuBackend final : public Backend {
   /// Tells a profile of all products of `weight` with n_rows rows.
   void add_products_work(StageTimer& timer, const Matrix& weight, std::uint32_t n_rows) const;
   std::uint32_t tile_grain(const Matrix& weight, std::uint32_t n_rows) const;
+  // attention.cpp
+  const AttentionMath& attention_math() const;
   // rope.cpp
   const float* rope_table(const IndexList& positions, const RopeParams& params);
   void fill_rope_table(RopeTable& table, std::span<const std::int32_t> positions,

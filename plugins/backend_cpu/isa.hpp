@@ -19,7 +19,7 @@ struct Isa {
   const Kernels* kernels;          ///< null where this build has none
   const FastKernels* fast;         ///< null where it has none
   const BrainKernels* brains;      ///< likewise, or where this processor lacks BF16 products
-  const AttentionMath* attention;  ///< with fast products; null: that of `kernels`
+  const AttentionMath* attention;  ///< with BF16 operands; null where it has none
   bool usable;                     ///< built and supported by this processor and its system
 };
 

@@ -173,10 +173,7 @@ struct DrawKey {
   uint32_t purpose;
 };
 
-/// Queries that walk over the keys together.
-constexpr uint32_t kQueryBlock = 48;
-
-/// One head of n_rows <= kQueryBlock queries: q[r * stride + d]; results have the same stride.
+/// One head of n_rows queries: q[r * stride + d]; results have the same stride.
 struct AttentionQueries {
   const float* q;
   uint64_t stride;
@@ -203,7 +200,8 @@ struct AttentionPanels {
 
 /// Attention of one block of queries. Memory is 64-byte aligned; sizes are multiples of 16 floats.
 struct AttentionMath {
-  uint32_t key_block;  // keys that are taken at a time
+  uint32_t query_block;  // queries that walk over the keys together, at most
+  uint32_t key_block;    // keys that are taken at a time
   uint64_t (*panel_floats)(uint32_t head_dim);
   uint64_t (*scratch_floats)(uint32_t head_dim);  // of one thread
   /// Packs n_keys <= key_block rows; the panel is theirs alone.

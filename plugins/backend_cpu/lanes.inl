@@ -33,17 +33,3 @@ DLLM_LANES F bounded_exponential(F x) {  // of x <= 88.37 or NaN
   return zero_below(power_of_two(q, n), x, -87.0f);
 }
 DLLM_LANES F exponential(F x) { return bounded_exponential(smaller(splat(88.37f), x)); }
-
-// 2^x likewise, of x <= 127 or NaN: the polynomial above of r ln 2. Relative error below 2.5e-7 for
-// x >= -126, below that 0.
-DLLM_LANES F bounded_power(F x) {
-  const F n = round(x);
-  const F r = x - n;
-  F q = splat(0.00133002563f);
-  q = fused(q, r, splat(0.00966971921f));
-  q = fused(q, r, splat(0.0555055984f));
-  q = fused(q, r, splat(0.240222807f));
-  q = fused(q, r, splat(0.693147181f));
-  q = fused(q, r, splat(1.0f));
-  return zero_below(power_of_two(q, n), x, -126.0f);
-}

@@ -26,10 +26,6 @@ void expect_as_f32(const std::vector<float>& got, const Rows& want, std::uint32_
   expect_near(got, want, Rows(want.size(), std::vector<double>(want[0].size(), bound)));
 }
 
-struct Operands {
-  Rows q, k, v;
-};
-
 void expect_as_half(const std::vector<float>& got, const Operands& x,
                     const std::vector<AttentionSpan>& spans, const AttentionParams& params) {
   const std::uint32_t dim = params.head_dim;
@@ -41,11 +37,8 @@ void expect_as_half(const std::vector<float>& got, const Operands& x,
               oracle_attention(half_rounded(x.q, dim), half_rounded(x.k, dim),
                                half_rounded(x.v, dim), spans, params),
               scaled(size, kHalfRounding + of_scores, 1e-6));
-  // A score is a sum of head_dim products of size 3 * 3 / 3 (root mean square), each off by less
-  // than 2^-11: four times its deviation, in the exponent, for a weight and for their sum.
-  const double deviation = scale * 3 * std::sqrt(dim) * kHalfRounding;
   expect_near(got, oracle_attention(x.q, x.k, x.v, spans, params),
-              scaled(size, std::expm1(2 * 4 * deviation) + 2 * kHalfRounding, 1e-6));
+              rounded_tolerance(size, params, kHalfRounding));
 }
 
 TEST_F(AttentionOp, AgreesWithOracle) {
@@ -70,10 +63,8 @@ TEST_F(AttentionOp, AgreesWithOracle) {
       const Operands x = {to_rows(q, width), to_rows(k, kv_width), to_rows(v, kv_width)};
       if (subject.half_operands) {
         expect_as_half(got, x, spans, params);
-      } else if (subject.split_operands) {
-        expect_near(
-            got, oracle_attention(x.q, x.k, x.v, spans, params),
-            split_tolerance(oracle_attention(x.q, x.k, absolute(x.v), spans, params), params));
+      } else if (subject.brain_operands) {
+        expect_as_brains(got, x, spans, params);
       } else {
         expect_as_f32(got, oracle_attention(x.q, x.k, x.v, spans, params), c.head_dim, 0.25);
       }
@@ -108,7 +99,8 @@ TEST_F(AttentionOp, LargeScoresDoNotOverflow) {
     const auto got = run_attention(subject, *backend, c, pack(c.lengths), q, k, v, 1);
     for (const float value : got) {
       EXPECT_TRUE(std::isfinite(value));
-      EXPECT_LE(std::abs(value), subject.half_operands ? 1.0001F : 1.0F);
+      const bool rounds = subject.half_operands || subject.brain_operands;
+      EXPECT_LE(std::abs(value), rounds ? 1.0001F : 1.0F);
     }
   }
 }
@@ -127,7 +119,7 @@ TEST_F(AttentionOp, QueriesMayBeFewerThanKeys) {
     const auto backend = subject.make();
     expect_near(run_attention(subject, *backend, c, spans, q, k, v, 0.5F), want,
                 Rows(5, std::vector<double>(32, subject.half_operands    ? 4 * kHalfRounding
-                                                : subject.split_operands ? 0x1p-16
+                                                : subject.brain_operands ? 4 * kBrainRounding
                                                                          : 2e-6)));
   }
 }

@@ -27,8 +27,8 @@ struct Subject {
   double read_error = 0;
   /// Attention multiplies binary16 operands (a power of two a row), not f32.
   bool half_operands = false;
-  /// Attention multiplies sums of two BF16 values.
-  bool split_operands = false;
+  /// Attention multiplies BF16 operands.
+  bool brain_operands = false;
 };
 const std::vector<Subject>& subjects();
 /// Those, and other ways to attend.
