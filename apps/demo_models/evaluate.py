@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from evaluate_rules import (HERE, RATES, RECORD_PART, RECORD_SHA256, RECORD_SKIPPED, WINDOW, held_out_set, is_right, prompts_of,
-                            record_set, validation_set)
+from evaluate_rules import (HERE, RATES, RECORD_PART, RECORD_SHA256, RECORD_SKIPPED, WINDOW, count, held_out_set, is_right,
+                            prompts_of, rates, record_set, task_names, validation_set)
 from generator import TASKS
 from sampling import decode
 from tokenizer import Tokenizer
@@ -97,11 +97,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gguf", type=Path, nargs="?")
     parser.add_argument("--out", type=Path, default=Path("."))
-    parser.add_argument("--per-task", type=int, help="at most; default: all of heldout/")
+    parser.add_argument("--per-task", type=count, help="at most; default: all of heldout/")
     parser.add_argument("--record", action="store_true",
                         help="of the folder --prompts, the part that counts for this model, at one token a step")
-    parser.add_argument("--rates", type=lambda s: tuple(map(int, s.split(","))), default=RATES, help="tokens per step")
-    parser.add_argument("--tasks", type=lambda s: tuple(s.split(",")), default=tuple(TASKS))
+    parser.add_argument("--rates", type=rates, default=RATES, help="tokens per step")
+    parser.add_argument("--tasks", type=task_names, default=list(TASKS))
     parser.add_argument("--label", default="quantized", help="part of the names of the files written")
     parser.add_argument("--no-samples", action="store_true")
     parser.add_argument("--prompts", type=Path, default=HERE / "heldout", help="folder of the prompts")
@@ -123,8 +123,8 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     skip = 0
     if args.record:
-        skip, args.per_task, args.rates = RECORD_SKIPPED[tokenizer.architecture], RECORD_PART, (1,)
-        args.tasks = tuple(task.name for task in TASKS.values() if task.one_answer)
+        skip, args.per_task, args.rates = RECORD_SKIPPED[tokenizer.architecture], RECORD_PART, [1]
+        args.tasks = [task.name for task in TASKS.values() if task.one_answer]
     with torch.no_grad():
         report(model, tokenizer, args.out, args.label, args.rates, args.per_task, args.tasks, args.prompts, skip)
         if not args.no_samples:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from evaluate_rules import RATES, WINDOW, is_right, prompts_of
+from evaluate_rules import RATES, WINDOW, count, is_right, prompts_of, rates, task_names
 from generator import TASKS
 
 
@@ -25,27 +25,6 @@ def answer(args, prompt: str, rate: int) -> str:
     if done.returncode != 0:
         sys.exit(done.stderr.strip() or f"{args.dllm} ended with status {done.returncode}")
     return json.loads(done.stdout)["text"]
-
-
-def task_names(text: str) -> list[str]:
-    names = text.split(",")
-    for name in names:
-        if name not in TASKS:
-            raise argparse.ArgumentTypeError(f"no task '{name}'; there are {', '.join(TASKS)}")
-    return names
-
-
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
-    return int(text)
-
-
-def rates(text: str) -> list[int]:
-    found = [count(rate) for rate in text.split(",")]
-    if max(found) > WINDOW:
-        raise argparse.ArgumentTypeError(f"{max(found)} tokens a step, the window has {WINDOW}")
-    return found
 
 
 def main():

@@ -1,9 +1,10 @@
 """What an evaluation asks and what counts as right. Standard library only."""
 
+import argparse
 import json
 from pathlib import Path
 
-from generator import held_out_prompts
+from generator import TASKS, held_out_prompts
 
 HERE = Path(__file__).parent
 WINDOW = 128
@@ -57,3 +58,27 @@ def safely(check, prompt, text) -> bool:
         return bool(check(prompt, text))
     except (ValueError, IndexError, KeyError, TypeError):
         return False
+
+
+def task_names(text: str) -> list[str]:
+    """The option --tasks: names separated by commas, each a task's."""
+    names = text.split(",")
+    for name in names:
+        if name not in TASKS:
+            raise argparse.ArgumentTypeError(f"no task '{name}'; there are {', '.join(TASKS)}")
+    return names
+
+
+def count(text: str) -> int:
+    """An option that is a number from 1 on."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
+    return int(text)
+
+
+def rates(text: str) -> list[int]:
+    """The option --rates: tokens per step, separated by commas, at most the window."""
+    found = [count(rate) for rate in text.split(",")]
+    if max(found) > WINDOW:
+        raise argparse.ArgumentTypeError(f"{max(found)} tokens a step, the window has {WINDOW}")
+    return found

@@ -113,9 +113,10 @@ class Losses:
 
 
 class Rounding:
-    """Matrices as the file will hold them, for the length of a forward and a backward pass: the network learns to live with it.
+    """Matrices rounded as the file rounds them, for the length of a forward and a backward pass: the network learns to live with it.
 
-    The optimizer changes the exact weights. What rounding adds is worked out anew every ROUNDED_EVERY steps only.
+    The optimizer changes the exact weights. What rounding adds to them is worked out anew every ROUNDED_EVERY steps only, so
+    in between they are near what the file will hold, not equal to it.
     """
 
     def __init__(self, model):

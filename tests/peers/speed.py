@@ -48,7 +48,7 @@ def dllm_steps(model, length, threads, repeats, backend_options):
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as stats:
         command = [DLLM, "run", "-m", model, "-p", "", "--no-chat", "-n", length - prompt_length(model),
                    "--steps", repeats + 1, "--ignore-eos", "--full-logits", "--seed", 1, "--json",
-                   "--threads", threads, "--dump-step-stats", stats.name]
+                   "--threads", threads, "--backend", "cpu", "--dump-step-stats", stats.name]
         for option in backend_options:
             command += ["--backend-set", option]
         report = json.loads(run(command + block_option(model, length)))

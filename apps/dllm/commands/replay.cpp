@@ -166,11 +166,12 @@ int replay_command(const Settings& settings, Console& console) {
   } else {
     write_model_text(trace.end ? out.text : id_list(out.tokens));
   }
-  console.note(fmt::format(
-      "sampler {}, {} steps, {} forwards; {} rows as recorded, {} approximate; {} of {} positions "
-      "end as recorded by {}",
-      sampler->id(), out.steps, out.forwards, model.exact_rows(), model.approximate_rows(),
-      out.n_as_recorded, out.n_editable, trace.header.sampler));
+  console.note(
+      fmt::format("sampler {}, {}, {}; {} rows as recorded, {} approximate; {} of {} positions "
+                  "end as recorded by {}",
+                  sampler->id(), counted(out.steps, "step"), counted(out.forwards, "forward"),
+                  model.exact_rows(), model.approximate_rows(), out.n_as_recorded, out.n_editable,
+                  trace.header.sampler));
   return 0;
 }
 

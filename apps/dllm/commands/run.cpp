@@ -205,14 +205,10 @@ Json outcome_json(const Outcome& outcome, const RunPlan& plan, const BackendChoi
           {"version", version()}};
 }
 
-std::string count(std::size_t n, std::string_view thing) {
-  return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s");
-}
-
 std::string summary(const Outcome& outcome, const RunPlan& plan) {
   return fmt::format("{} ({}), {}, {}, {:.2f} s, {:.1f} tokens/s, seed {}",
-                     count(outcome.tokens.size(), "token"), outcome.finish_reason,
-                     count(outcome.steps, "step"), count(outcome.forwards, "forward"),
+                     counted(outcome.tokens.size(), "token"), outcome.finish_reason,
+                     counted(outcome.steps, "step"), counted(outcome.forwards, "forward"),
                      outcome.generate_ms / 1000, outcome.tokens_per_second(), plan.request.seed);
 }
 

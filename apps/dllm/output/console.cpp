@@ -177,6 +177,10 @@ void prepare_standard_streams() {
   answer_fd = kept;
 }
 
+std::string counted(std::size_t n, std::string_view thing) {
+  return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s");
+}
+
 std::string single_line(std::string_view text) {
   std::string out = replace_invalid_utf8(text);
   std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');

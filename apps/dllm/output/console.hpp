@@ -27,6 +27,9 @@ struct TerminalSize {
 };
 TerminalSize terminal_size(int fd);
 
+/// "1 step", "3 steps".
+std::string counted(std::size_t n, std::string_view thing);
+
 class Console {
  public:
   Console(int fd, bool verbose);

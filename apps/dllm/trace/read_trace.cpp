@@ -167,10 +167,20 @@ class TraceReader {
     row.top2_prob = from.probability("top2_prob");
     row.entropy = from.number("entropy");
     row.log_sum_exp = from.number("log_sum_exp");
+    check_figure(row, "sampled_prob", row.sampled, row.sampled_prob);
+    check_figure(row, "top1_prob", row.argmax, row.top1_prob);
+    check_figure(row, "top2_prob", row.argmax, row.top2_prob);
+    check_figure(row, "entropy", row.argmax, row.entropy);
     row.top_ids = from.integers<std::int32_t>("top_ids", kMaxTopList, -1, last_id());
     row.top_probs = from.numbers("top_probs", kMaxTopList, 0, kMaxProbability);
     check_list(row);
     return row;
+  }
+
+  // A sampler would take a figure that is not there for a confidence, and be blamed for it.
+  static void check_figure(const TraceRow& row, const char* key, std::int32_t token, float value) {
+    if (token >= 0 && !std::isfinite(value))
+      throw Fault(fmt::format("a row of position {} without its {}", row.position, key));
   }
 
   // Logits are computed from the list: no token twice, and none without the sum.

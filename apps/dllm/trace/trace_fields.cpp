@@ -21,6 +21,7 @@ std::string shown(const TraceJson& value) {
 }  // namespace
 
 TraceJson parse_trace_line(const std::string& text) {
+  if (text.find_first_not_of(" \t\r") == std::string::npos) throw Fault("it is empty");
   constexpr int kDeepest = 6;
   const auto shallow = [&](int depth, TraceJson::parse_event_t, TraceJson&) {
     if (depth > kDeepest)

@@ -37,9 +37,9 @@ enum class Stage : std::uint8_t {
 constexpr std::size_t kStages = 9;
 
 constexpr std::string_view stage_name(Stage stage) {
-  constexpr std::string_view names[kStages] = {"embed", "qkv",   "attention", "out",  "ffn",
-                                               "head",  "stats", "sampler",   "other"};
-  return names[static_cast<std::size_t>(stage)];
+  constexpr std::string_view kNames[kStages] = {"embed", "qkv",   "attention", "out",  "ffn",
+                                                "head",  "stats", "sampler",   "other"};
+  return kNames[static_cast<std::size_t>(stage)];
 }
 
 /// One stretch of the step.
