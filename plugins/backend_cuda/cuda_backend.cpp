@@ -8,6 +8,7 @@
 
 #include "cuda_check.hpp"
 #include "dllm/error.hpp"
+#include "gemm_int8.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -178,8 +179,10 @@ void CudaBackend::reserve(const StepLimits& limits) {
     place_input(input_, way, n_rows, cols, unused);
     place_input(hidden_, way, n_rows, std::max(limits.ffn_cols, 1u), unused);
   }
-  grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
-  grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
+  if (options_.products == Products::f16) {
+    grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
+    grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
+  }
   reserve_gemm_work(rows);
   reserve_attention(rows, limits.max_heads, cols / std::max(limits.max_heads, 1u));
   if (limits.n_vocab > 0 && limits.max_score_rows > 0) {
@@ -310,7 +313,15 @@ CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix&
   Inputs hidden;
   place_input(hidden_, way, x.n_rows, gate.n_rows(), hidden);
   const float* norm_values = vector_of(&norm, x.n_cols);
-  if (way == Products::f16 && gates_inside(gate.packed(), up.packed(), gemm_device_)) {
+  if (way == Products::int8) {
+    Inputs inputs;
+    place_input(input_, way, x.n_rows, x.n_cols, inputs);
+    launch_prepare(rows_of(x), norm_values, eps, inputs.int8, stream_.get());
+    launch_gated_int8(gate.packed(), up.packed(), inputs.int8, hidden.int8, gemm_device_,
+                      stream_.get());
+    return hidden;
+  }
+  if (gates_inside(gate.packed(), up.packed(), gemm_device_)) {
     Inputs inputs;
     place_input(input_, way, x.n_rows, x.n_cols, inputs);
     const double lengths =
@@ -328,11 +339,7 @@ CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix&
   const Product gate_and_up[] = {{gate.packed(), {gates.values, gates.n_cols}},
                                  {up.packed(), {ups.values, ups.n_cols}}};
   multiply(gate_and_up, inputs_for(gate_and_up, rows_of(x), norm_values, eps));
-  if (way == Products::int8) {
-    launch_swiglu(gates, ups, hidden.int8, stream_.get());
-  } else {
-    launch_swiglu(gates, ups, hidden.f16, stream_.get());
-  }
+  launch_swiglu(gates, ups, hidden.f16, stream_.get());
   return hidden;
 }
 

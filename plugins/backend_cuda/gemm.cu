@@ -93,6 +93,11 @@ GemmArgs gated_args(const Packed& gate, const Packed& up) {
   return args;
 }
 
+// Where its rows lie; products of int8 read no values of it.
+Panel rows_of(const Int8Panel& x) {
+  return {nullptr, nullptr, x.n_rows, x.n_cols, x.padded_rows, x.first_row};
+}
+
 }  // namespace
 
 bool gates_inside(const Packed& gate, const Packed& up, const GemmDevice& device) {
@@ -132,12 +137,21 @@ void launch_gemm(std::span<const Product> products, const Panel& panel, const Ge
 void launch_gemm_int8(std::span<const Product> products, const Int8Panel& panel,
                       const GemmWork& work, const GemmDevice& device, cudaStream_t stream) {
   DLLM_ASSERT(!products.empty() && products.size() <= kMostProducts);
-  const Panel rows = {nullptr,      nullptr,           panel.n_rows,
-                      panel.n_cols, panel.padded_rows, panel.first_row};
-  GemmArgs args = args_of(products, rows);
+  GemmArgs args = args_of(products, rows_of(panel));
   take_split(args, split_of(args.n_blocks, int8_blocks(panel.n_cols), device.n_multiprocessors, 2),
              work);
   launch_int8_sm90(args, panel, device, stream);
+}
+
+void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,
+                       const Int8Panel& products, const GemmDevice& device, cudaStream_t stream) {
+  DLLM_ASSERT(gate.n_rows == up.n_rows && x.n_cols == gate.n_cols && x.first_row == 0);
+  DLLM_ASSERT(products.n_cols == gate.n_rows && products.n_rows == x.n_rows);
+  GemmArgs args = gated_args(gate, up);
+  args.n_blocks = gate.n_blocks();
+  args.panel = rows_of(x);
+  args.n_splits = 1;
+  launch_int8_gated_sm90(args, x, products, device, stream);
 }
 
 }  // namespace dllm::cuda

@@ -37,9 +37,8 @@ struct Int8Panel {
   }
 };
 
-/// As launch_prepare() and launch_swiglu() of rows.hpp.
+/// As launch_prepare() of rows.hpp.
 void launch_prepare(Rows x, const float* norm, float eps, const Int8Panel& panel,
                     cudaStream_t stream);
-void launch_swiglu(Rows gate, Rows up, const Int8Panel& panel, cudaStream_t stream);
 
 }  // namespace dllm::cuda

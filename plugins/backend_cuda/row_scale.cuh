@@ -1,4 +1,4 @@
-// Powers of two that bring values into binary16's range.
+// Powers of two that bring values into binary16's range, steps of int8.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,5 +17,22 @@ __device__ __forceinline__ float row_scale(float largest, int exponent) {
 __device__ __forceinline__ float inverse_of(float scale) {
   return scale == scale ? __uint_as_float((254u << 23) - __float_as_uint(scale)) : scale;
 }
+
+/// The int8 step of values up to `largest`, and 1 over it; 0 where they could not be told from 0
+/// (as in the CPU backend), step NaN where `largest` is not finite.
+struct Int8Step {
+  float step = 0;
+  float inverse = 0;
+
+  __device__ __forceinline__ explicit Int8Step(float largest) {
+    constexpr float kSmallest = 1e-30f;
+    if (!(largest < INFINITY)) {
+      step = nanf("");
+    } else if (largest >= kSmallest) {
+      step = largest * (1.0f / 127.0f);
+      inverse = 127.0f / largest;
+    }
+  }
+};
 
 }  // namespace dllm::cuda

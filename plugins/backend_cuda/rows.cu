@@ -218,8 +218,7 @@ struct Sixteen {
   Chunk low;
   Chunk high;
 
-  template <typename Source>
-  __device__ __forceinline__ void load(const Source& source, std::uint32_t first, RowSize* size) {
+  __device__ __forceinline__ void load(const Plain& source, std::uint32_t first, RowSize* size) {
     low = source.load(first, source.ahead(first), size);
     high = source.load(first + kChunk, source.ahead(first + kChunk), size);
   }
@@ -231,7 +230,6 @@ struct Sixteen {
   // Inputs [k, k + 16) of the block's row, by all lanes of a warp.
   __device__ __forceinline__ void store(const Int8Panel& panel, std::uint32_t k,
                                         float factor) const {
-    constexpr float kSmallest = 1e-30f;  // as the CPU backend: products could not be told from 0
     constexpr int kLanes = kInt8Cols / (2 * kChunk);
     float largest = 0;
 #pragma unroll
@@ -241,27 +239,23 @@ struct Sixteen {
     for (int offset = 1; offset < kLanes; offset *= 2)
       largest = Larger{}(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
     if (k >= int8_blocks(panel.n_cols) * kInt8Cols) return;
-    const bool finite = largest < INFINITY;
-    const float inverse = finite && largest >= kSmallest ? 127.0f / largest : 0;
+    const Int8Step step(largest);
     std::uint32_t words[4] = {};
 #pragma unroll
     for (std::uint32_t i = 0; i < 16; ++i) {
-      const int code = finite ? __float2int_rn(value(i) * factor * inverse) : 0;
+      const int code = __float2int_rn(value(i) * factor * step.inverse);  // of NaN: 0
       words[i / 4] |= (static_cast<std::uint32_t>(code) & 255) << 8 * (i % 4);
     }
     *reinterpret_cast<uint4*>(panel.codes + panel.at(blockIdx.x, k)) = {words[0], words[1],
                                                                         words[2], words[3]};
-    if (k % kInt8Cols == 0)
-      panel.steps[panel.block_row(blockIdx.x, k)] = !finite       ? nanf("")
-                                                    : inverse > 0 ? largest * (1.0f / 127.0f)
-                                                                  : 0;
+    if (k % kInt8Cols == 0) panel.steps[panel.block_row(blockIdx.x, k)] = step.step;
   }
 };
 
 // As fill_panel(): a thread takes 16 inputs at a time, and whole warps every turn.
-template <typename Source, int kHeld>
+template <int kHeld>
 __global__ void __launch_bounds__(kInt8Threads)
-    fill_int8_panel(Source source, bool has_norm, float eps, Int8Panel panel) {
+    fill_int8_panel(Plain source, bool has_norm, float eps, Int8Panel panel) {
   __shared__ RowSize shared[kInt8Threads / 32];
   wait_for_predecessor();
   let_successor_start();
@@ -323,13 +317,8 @@ void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream) {
 
 void launch_prepare(Rows x, const float* norm, float eps, const Int8Panel& panel,
                     cudaStream_t stream) {
-  launch("launching prepare", fill_int8_panel<Plain, 1>, x.n_rows, kInt8Threads, 0, stream,
-         Plain{x, norm}, norm != nullptr, eps, panel);
-}
-
-void launch_swiglu(Rows gate, Rows up, const Int8Panel& panel, cudaStream_t stream) {
-  launch("launching swiglu", fill_int8_panel<Gated, 3>, gate.n_rows, kInt8Threads, 0, stream,
-         Gated{gate, up}, false, 0.0f, panel);
+  launch("launching prepare", fill_int8_panel<1>, x.n_rows, kInt8Threads, 0, stream, Plain{x, norm},
+         norm != nullptr, eps, panel);
 }
 
 void launch_copy_rows(Rows from, const std::int32_t* rows, Rows to, cudaStream_t stream) {

@@ -92,6 +92,79 @@ TEST_F(CudaInt8, NormLinearIsTheProductOfBothRounded) {
   }
 }
 
+// Values that are whole numbers of steps, the largest of every 128 being 127: codes are what they
+// were made from, and results what the definition says, to the last bit (f32, blocks ascending).
+struct WholeCodes {
+  std::uint32_t n_cols;
+  std::vector<int> codes;
+  std::vector<float> scales;  // of every 128, powers of two
+
+  WholeCodes(std::uint32_t n_rows, std::uint32_t cols, unsigned seed) : n_cols(cols) {
+    const std::uint32_t blocks = (cols + 127) / 128;
+    const auto drawn = random_floats(std::size_t{n_rows} * cols, seed);
+    const auto exponents = random_floats(std::size_t{n_rows} * blocks, seed + 1, 3);
+    for (std::size_t i = 0; i < drawn.size(); ++i)
+      codes.push_back(i % cols % 128 == 77 ? -127 : static_cast<int>(drawn[i] * 127));
+    for (const float each : exponents) scales.push_back(std::ldexp(1.0F, static_cast<int>(each)));
+  }
+  std::uint32_t n_blocks() const { return (n_cols + 127) / 128; }
+  int code(std::uint32_t row, std::uint32_t k) const {
+    return codes[std::size_t{row} * n_cols + k];
+  }
+  float scale(std::uint32_t row, std::uint32_t block) const {
+    return scales[std::size_t{row} * n_blocks() + block];
+  }
+  std::vector<float> values(float factor) const {
+    std::vector<float> all(codes.size());
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = static_cast<float>(codes[i]) * factor *
+               scales[i / n_cols * n_blocks() + i % n_cols / 128];
+    return all;
+  }
+};
+
+// Of up to 896 inputs, which are not split. The last two fill an H200 with tiles of 256 weight
+// rows.
+TEST_F(CudaInt8, ProductsOfWholeCodesAreExact) {
+  struct Case {
+    std::uint32_t n_rows, n_in, n_out;
+  };
+  const float norm_of_one = std::ldexp(1.0F, 50);  // with eps 2^100: a norm that changes nothing
+  for (const Case& each : {Case{1, 128, 5},
+                           {31, 896, 64},
+                           {64, 208, 130},
+                           {170, 640, 200},
+                           {256, 256, 16640},
+                           {320, 128, 16384}}) {
+    SCOPED_TRACE(std::to_string(each.n_rows) + " rows of " + std::to_string(each.n_in));
+    const WholeCodes w(each.n_out, each.n_in, 1);
+    const WholeCodes x(each.n_rows, each.n_in, 3);
+    WeightFile file;
+    file.add_matrix("w", to_rows(w.values(1.0F / 128), each.n_in));
+    file.add_vector("norm", std::vector<float>(each.n_in, norm_of_one));
+    const auto weight = file.import_to(backend(), "w");
+    const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+    const auto inputs = fill(x.values(1), each.n_in);
+    std::vector<float> got(std::size_t{each.n_rows} * each.n_out);
+    backend().logits(inputs->rows(each.n_rows), *norm, norm_of_one * norm_of_one, *weight, got);
+    std::vector<float> want;
+    const auto step = [](float scale) { return 127 * scale * (1.0F / 127); };
+    for (std::uint32_t r = 0; r < each.n_rows; ++r)
+      for (std::uint32_t o = 0; o < each.n_out; ++o) {
+        float sum = 0;
+        for (std::uint32_t b = 0; b < w.n_blocks(); ++b) {
+          int whole = 0;
+          for (std::uint32_t k = 128 * b; k < std::min(each.n_in, 128 * (b + 1)); ++k)
+            whole += w.code(o, k) * x.code(r, k);
+          sum =
+              std::fmaf(static_cast<float>(whole) * step(w.scale(o, b)), step(x.scale(r, b)), sum);
+        }
+        want.push_back(sum / 128);
+      }
+    expect_same(got, want);
+  }
+}
+
 class CudaInt8Types : public CudaInt8, public testing::WithParamInterface<DType> {};
 
 std::vector<DType> all_types() {
@@ -145,6 +218,72 @@ TEST_P(CudaInt8Types, GatedMlpStaysWithinTheErrorOfItsThreeProducts) {
   std::vector<float> got = read(x->rows(kRows));
   for (std::size_t i = 0; i < got.size(); ++i) got[i] -= values[i];
   EXPECT_LT(relative_error(got, want), 4 * kError);
+}
+
+// Held to what is promised of each of its roundings: inputs, weights, silu(gate) * up.
+TEST_F(CudaInt8, GatedMlpIsTheProductOfAllRounded) {
+  constexpr std::uint32_t kWidth = 256;
+  for (const std::uint32_t ffn : {128U, 320U, 5000U}) {
+    for (const std::uint32_t n_rows : {1U, 40U, 161U}) {
+      SCOPED_TRACE(std::to_string(n_rows) + " rows, " + std::to_string(ffn));
+      WeightFile file;
+      for (const auto& [name, seed] : {std::pair{"gate", 1U}, {"up", 2U}}) {
+        auto values = random_floats(std::size_t{ffn} * kWidth, seed);
+        for (float& value : values) value = std::round(value * 1024) / 1024;
+        file.add_matrix(name, to_rows(values, kWidth));
+      }
+      auto values = random_floats(std::size_t{ffn} * kWidth, 3);
+      for (float& value : values) value = std::round(value * 1024) / 1024;
+      file.add_matrix("down", to_rows(values, ffn));
+      file.add_vector("norm", random_floats(kWidth, 4, 1));
+      const auto inputs = random_floats(std::size_t{n_rows} * kWidth, 5, 3);
+      const Rows normed =
+          oracle_norm(to_rows(inputs, kWidth), file.vector("norm"), static_cast<double>(kEps));
+      const Rows hidden = oracle_gated(rounded(file.decoded("gate"), 128),
+                                       rounded(file.decoded("up"), 128), rounded(normed, 128));
+      const Rows want = oracle_linear(rounded(file.decoded("down"), 128), rounded(hidden, 128));
+      const auto gate = file.import_to(backend(), "gate");
+      const auto up = file.import_to(backend(), "up");
+      const auto down = file.import_to(backend(), "down", WeightRole::row_split);
+      const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+      const auto x = fill(inputs, kWidth);
+      backend().gated_mlp(x->rows(n_rows), *norm, kEps, *gate, *up, *down);
+      std::vector<float> got = read(x->rows(n_rows));
+      for (std::size_t i = 0; i < got.size(); ++i) got[i] -= inputs[i];
+      EXPECT_LT(relative_error(got, want), 10 * kBorderError);
+    }
+  }
+}
+
+// A weight or an input that is not finite shows in every row that meets it, and in no other.
+TEST_F(CudaInt8, WhatIsNotFiniteInAFeedForwardLayerShows) {
+  constexpr std::uint32_t kWidth = 128;
+  constexpr std::uint32_t kFfn = 200;
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    for (const bool in_weight : {false, true}) {
+      Rows gate_values = to_rows(random_floats(std::size_t{kFfn} * kWidth, 1), kWidth);
+      if (in_weight) gate_values[150][3] = static_cast<double>(bad);
+      WeightFile file;
+      file.add_matrix("gate", gate_values);
+      file.add("up", DType::f32, kFfn, kWidth, 2);
+      file.add("down", DType::f32, kWidth, kFfn, 3);
+      file.add_vector("norm", random_floats(kWidth, 4, 1));
+      auto values = random_floats(std::size_t{2} * kWidth, 5);
+      if (!in_weight) values[kWidth + 70] = bad;
+      const auto gate = file.import_to(backend(), "gate");
+      const auto up = file.import_to(backend(), "up");
+      const auto down = file.import_to(backend(), "down");
+      const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
+      const auto x = fill(values, kWidth);
+      backend().gated_mlp(x->rows(2), *norm, kEps, *gate, *up, *down);
+      const auto got = ::dllm::test::read(backend(), x->rows(2));
+      for (std::size_t i = 0; i < kWidth; ++i) {
+        EXPECT_EQ(std::isfinite(got[i]), !in_weight);
+        EXPECT_FALSE(std::isfinite(got[kWidth + i]));
+      }
+    }
+  }
 }
 
 // Gate and up of rows that fill no block of a tile.
