@@ -48,4 +48,20 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, st
       : "memory");
 }
 
+/// `bytes` (a multiple of 16) from shared memory of this block, which fence_copies() of every
+/// thread that wrote there must come before.
+__device__ __forceinline__ void store_bulk(void* to, std::uint32_t from, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(to), "r"(from),
+               "r"(bytes)
+               : "memory");
+}
+/// Waits until this thread's store_bulk() have read their memory.
+__device__ __forceinline__ void stores_read() {
+  asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;\n" ::: "memory");
+}
+/// What this thread wrote to shared memory becomes visible to the copy engine and to products.
+__device__ __forceinline__ void fence_copies() {
+  asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+}
+
 }  // namespace dllm::cuda

@@ -5,7 +5,7 @@
 // by tile with an online softmax; the next tile travels while one is used. A block is one such
 // group of warps, or, where sequences are long, two that share the tiles. A query's result depends
 // on its own row and its sequence's keys alone, always in the same order. Short sequences have a
-// kernel whose groups of warps take a tile each (attention_short.cu).
+// kernel that takes all keys at once (attention_short.cu).
 //
 // Rows of q, k and v carry powers of two (heads.hpp). Those of q and k multiply scores. Those of
 // values go into the weights: with u the largest so far, sums are kept in units of u, and a key's
@@ -13,6 +13,7 @@
 #include <string>
 
 #include "attention_queries.cuh"
+#include "kernel_loading.hpp"
 #include "launch.cuh"
 
 namespace dllm::cuda {
@@ -77,7 +78,7 @@ void launch_with(void (*kernel)(AttentionArgs), const AttentionArgs& args, cudaS
   constexpr int kBytes = Stages<Products, kKeys>::kBytes;
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
              "asking for shared memory");
-  const dim3 grid(args.out.n_rows / (kGroups * kGroupQueries) + args.n_spans, args.q.n_heads);
+  const dim3 grid(args.out.n_rows / (kGroups * kGroupQueries) + args.spans.n, args.q.n_heads);
   launch("launching attention", kernel, grid, kGroups * kGroupThreads, kBytes, stream, args);
 }
 
@@ -90,10 +91,11 @@ void launch_warps(const AttentionArgs& args, cudaStream_t stream) {
 template <int kDim>
 void launch_warpgroups(AttentionArgs args, cudaStream_t stream) {
   using Products = WarpgroupProducts<kDim, 64>;
-  args.skip_short = args.n_spans > 1 || args.k.n_rows <= kShortKeys;
+  const bool all_short = args.spans.all_short || args.k.n_rows <= kShortKeys;
+  args.skip_short = all_short || args.spans.n > 1;
   if (args.skip_short) launch_short_attention(args, stream);
-  if (args.k.n_rows <= kShortKeys) return;
-  if (args.out.n_rows > kLongSequence * args.n_spans)
+  if (all_short) return;
+  if (args.out.n_rows > kLongSequence * args.spans.n)
     return launch_with<Products, 64, 2>(attend_warpgroups<kDim, 2>, args, stream);
   launch_with<Products, 64, 1>(attend_warpgroups<kDim, 1>, args, stream);
 }
@@ -108,14 +110,18 @@ std::uint32_t attention_stride(std::uint32_t head_dim) {
               "backend cuda, attention", "use --backend cpu");
 }
 
+bool has_panel(const HeadJobs& jobs, const SpanList& spans, const GemmDevice& device) {
+  const bool fills_blocks = jobs.head_dim == 64 || jobs.head_dim == 128;
+  return device.has_warpgroups && spans.all_short && fills_blocks && are_whole(jobs);
+}
+
 void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
-                      const AttentionSpan* spans, std::uint32_t n_spans,
-                      const AttentionParams& params, Rows out, bool has_warpgroups,
-                      cudaStream_t stream) {
-  const AttentionArgs args = {
-      q, k, v, out, spans, n_spans, params.head_dim, params.scale * kLog2E, false};
-  if (has_warpgroups && q.stride == 64) return launch_warpgroups<64>(args, stream);
-  if (has_warpgroups && q.stride == 128) return launch_warpgroups<128>(args, stream);
+                      const SpanList& spans, const AttentionParams& params, Rows out,
+                      const Panel& panel, const GemmDevice& device, cudaStream_t stream) {
+  const AttentionArgs args = {q,    k, v, out, panel, spans, params.head_dim, params.scale * kLog2E,
+                              false};
+  if (device.has_warpgroups && q.stride == 64) return launch_warpgroups<64>(args, stream);
+  if (device.has_warpgroups && q.stride == 128) return launch_warpgroups<128>(args, stream);
   switch (q.stride) {
     case 32:
       return launch_warps<32, 64>(args, stream);
@@ -129,5 +135,7 @@ void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
       return launch_warps<256, 32>(args, stream);
   }
 }
+
+const void* attention_kernel() { return reinterpret_cast<const void*>(attend<32, 64>); }
 
 }  // namespace dllm::cuda

@@ -15,11 +15,23 @@ namespace dllm::cuda {
 /// heads wider than 256.
 std::uint32_t attention_stride(std::uint32_t head_dim);
 
-/// Definitions: Backend::attention. `has_warpgroups`: GemmDevice's. `spans` lies on the device.
-/// Queries that see no key get zeros.
+/// Keys of a span that is short: where warpgroups multiply, a kernel of its own takes it.
+constexpr std::uint32_t kShortKeys = 192;
+
+/// What the kernels have to know of the device's list of spans.
+struct SpanList {
+  const AttentionSpan* list = nullptr;  // on the device
+  std::uint32_t n = 0;
+  bool all_short = false;  // whatever the list holds when this runs
+};
+
+/// Definitions: Backend::attention. Queries that see no key get zeros. `panel`: of `out`, too,
+/// where has_panel(); no values: not wanted.
 void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
-                      const AttentionSpan* spans, std::uint32_t n_spans,
-                      const AttentionParams& params, Rows out, bool has_warpgroups,
-                      cudaStream_t stream);
+                      const SpanList& spans, const AttentionParams& params, Rows out,
+                      const Panel& panel, const GemmDevice& device, cudaStream_t stream);
+
+/// Whether attention of these heads can write its result as a panel. It needs v's group_scale.
+bool has_panel(const HeadJobs& jobs, const SpanList& spans, const GemmDevice& device);
 
 }  // namespace dllm::cuda

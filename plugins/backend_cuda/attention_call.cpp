@@ -29,6 +29,7 @@ void CudaBackend::reserve_attention(std::uint64_t n_rows, std::uint32_t n_heads,
   const std::uint64_t rows_of_heads = 3 * n_rows * n_heads;
   grow(heads_, rows_of_heads * attention_stride(dim) * sizeof(__half), "heads of attention");
   grow(head_scales_, rows_of_heads * sizeof(float), "heads of attention");
+  grow(group_scales_, n_rows * HeadRows::groups_of(n_heads) * sizeof(float), "heads of attention");
   grow(rotations_.tables(), Rotations::table_bytes(n_rows, dim), "angles of positions");
 }
 
@@ -46,6 +47,7 @@ void CudaBackend::rope(TensorView x, const IndexList& positions, const RopeParam
   DLLM_ASSERT(params.n_rot % 2 == 0 && params.n_rot <= params.head_dim);
   if (x.n_rows == 0) return;
   (void)attention_stride(params.head_dim);  // refuses heads that are too wide
+  forget_prepared(stored_rows(x));
   const EventTimer timer(profile_, Stage::attention, "rope", stream_.get());
   grow(rotations_.tables(), Rotations::table_bytes(x.n_rows, params.n_rot), "angles of positions");
   rotations_.add({stored_rows(x), static_cast<const CudaIndexList&>(positions).values(), params,
@@ -72,8 +74,7 @@ void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const Atte
   grow(head_scales_, all_rows * sizeof(float), "heads of attention");
   const HeadRows q_heads = head_rows(0, q.n_rows, params.n_heads, params.head_dim);
   const HeadRows k_heads = head_rows(q_rows, k.n_rows, params.n_kv_heads, params.head_dim);
-  const HeadRows v_heads =
-      head_rows(q_rows + kv_rows, v.n_rows, params.n_kv_heads, params.head_dim);
+  HeadRows v_heads = head_rows(q_rows + kv_rows, v.n_rows, params.n_kv_heads, params.head_dim);
 
   HeadJobs jobs;
   jobs.head_dim = params.head_dim;
@@ -83,9 +84,23 @@ void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const Atte
   jobs.job[1] = {stored_rows(k), params.n_kv_heads, rotations_.take(stored_rows(k), stream_.get()),
                  k_heads};
   jobs.job[2] = {rows_of(v), params.n_kv_heads, {}, v_heads};
+  const SpanList all_spans = {list.values(), list.size(), *long_lists_ == 0};
+  const Rows out_rows = new_rows_of(out);
+  Panel panel;
+  if (options_.products == Products::f16 && list.n_queries() == out.n_rows &&
+      has_panel(jobs, all_spans, gemm_device_)) {
+    grow(group_scales_,
+         std::uint64_t{v.n_rows} * HeadRows::groups_of(params.n_kv_heads) * sizeof(float),
+         "heads of attention");
+    jobs.job[2].to.group_scale = v_heads.group_scale = group_scales_.as<float>();
+    Inputs inputs;
+    place_input(input_, Products::f16, out.n_rows, out.n_cols, inputs);
+    panel = inputs.f16;
+  }
   launch_heads(jobs, stream_.get());
-  launch_attention(q_heads, k_heads, v_heads, list.values(), list.size(), params, new_rows_of(out),
-                   gemm_device_.has_warpgroups, stream_.get());
+  launch_attention(q_heads, k_heads, v_heads, all_spans, params, out_rows, panel, gemm_device_,
+                   stream_.get());
+  if (panel.values) prepared_ = {out_rows, panel};
 }
 
 }  // namespace dllm::cuda

@@ -18,16 +18,12 @@ constexpr float kLog2E = 1.44269504f;
 struct AttentionArgs {
   HeadRows q, k, v;
   Rows out;
-  const AttentionSpan* spans;
-  std::uint32_t n_spans;
+  Panel panel;  // of `out`, too, where all spans are short; no values: not wanted
+  SpanList spans;
   std::uint32_t head_dim;
   float scale;      // of scores, for powers of 2
   bool skip_short;  // short spans are another kernel's
 };
-
-/// Keys of a span that is short, and tiles of 64 of them.
-constexpr int kShortTiles = 3;
-constexpr std::uint32_t kShortKeys = 64 * kShortTiles;
 
 struct Place {
   AttentionSpan span;
@@ -38,8 +34,8 @@ struct Place {
 // Block numbers count through the spans' query blocks; the grid may have more than there are.
 __device__ __forceinline__ Place find_place(const AttentionArgs& a, std::uint32_t n_queries) {
   std::uint32_t block = blockIdx.x;
-  for (std::uint32_t s = 0; s < a.n_spans; ++s) {
-    const AttentionSpan span = a.spans[s];
+  for (std::uint32_t s = 0; s < a.spans.n; ++s) {
+    const AttentionSpan span = a.spans.list[s];
     const std::uint32_t n = (span.q_count + n_queries - 1) / n_queries;
     if (block < n) return {span, block * n_queries, true};
     block -= n;

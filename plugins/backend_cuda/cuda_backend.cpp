@@ -6,9 +6,11 @@
 #include <cstring>
 #include <string>
 
+#include "attention.hpp"
 #include "cuda_check.hpp"
 #include "dllm/error.hpp"
 #include "gemm_int8.hpp"
+#include "kernel_loading.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -95,6 +97,19 @@ void CudaAttentionSpans::write(std::span<const AttentionSpan> spans) {
   }
   list_.write(spans.data(), spans.size_bytes());
   size_ = static_cast<std::uint32_t>(spans.size());
+  n_queries_ = 0;
+  bool is_long = false;
+  for (const AttentionSpan& span : spans) {
+    n_queries_ += span.q_count;
+    is_long = is_long || span.kv_count > kShortKeys;
+  }
+  count_long(is_long);
+}
+
+void CudaAttentionSpans::count_long(bool is_long) {
+  if (is_long && !is_long_) ++*long_lists_;
+  if (!is_long && is_long_) --*long_lists_;
+  is_long_ = is_long;
 }
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options), stream_(options.device) {
@@ -109,6 +124,15 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options), stream
                     " has " + std::to_string(properties_.major) + "." +
                     std::to_string(properties_.minor),
                 "backend cuda, option products", "use products=f16");
+  std::vector<const void*> kernels = {rows_kernel(), heads_kernel(), attention_kernel(),
+                                      head_stream_kernel(), head_whole_kernel()};
+  if (gemm_device_.has_warpgroups) {
+    kernels.insert(kernels.end(), {short_attention_kernel(), gemm_sm90_kernel()});
+    if (options.products == Products::int8) kernels.push_back(gemm_int8_kernel());
+  } else {
+    kernels.push_back(gemm_sm80_kernel());
+  }
+  load_kernels(kernels);
 }
 
 DeviceInfo CudaBackend::device() const {
@@ -165,7 +189,7 @@ std::unique_ptr<IndexList> CudaBackend::make_index_list(std::uint32_t capacity) 
 }
 
 std::unique_ptr<AttentionSpans> CudaBackend::make_attention_spans(std::uint32_t capacity) {
-  return std::make_unique<CudaAttentionSpans>(capacity, stream_.get());
+  return std::make_unique<CudaAttentionSpans>(capacity, stream_.get(), long_lists_);
 }
 
 void CudaBackend::reserve(const StepLimits& limits) {
@@ -225,9 +249,21 @@ Rows CudaBackend::rows_of(const TensorView& view) {
   return stored_rows(view);
 }
 
+Rows CudaBackend::changed_rows_of(const TensorView& view) {
+  const Rows rows = rows_of(view);
+  forget_prepared(rows);
+  return rows;
+}
+
 Rows CudaBackend::new_rows_of(const TensorView& view) {
-  rotations_.overwritten(stored_rows(view), stream_.get());
-  return stored_rows(view);
+  const Rows rows = stored_rows(view);
+  rotations_.overwritten(rows, stream_.get());
+  forget_prepared(rows);
+  return rows;
+}
+
+void CudaBackend::forget_prepared(const Rows& rows) {
+  if (prepared_.rows.values == rows.values) prepared_ = {};
 }
 
 void CudaBackend::reserve_gemm_work(std::uint64_t n_rows) {
@@ -283,9 +319,9 @@ void CudaBackend::linear_residual(TensorView x, const Weight& weight, const Weig
   EventTimer timer(profile_, Stage::out, "linear_residual", stream_.get());
   count_work(timer, matrix, x.n_rows);
   const Rows rows = rows_of(x);
-  const Product to_residual[] = {
-      {matrix.packed(),
-       {rows_of(residual).values, residual.n_cols, vector_of(bias, residual.n_cols), Store::add}}};
+  const Product to_residual[] = {{matrix.packed(),
+                                  {changed_rows_of(residual).values, residual.n_cols,
+                                   vector_of(bias, residual.n_cols), Store::add}}};
   multiply(to_residual, inputs_for(to_residual, rows, nullptr, 0));
 }
 
@@ -300,7 +336,7 @@ void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const W
   const Inputs hidden =
       hidden_inputs(matrix_of(gate), matrix_of(up), matrix_of(down), norm, eps, x);
   const Product to_residual[] = {
-      {matrix_of(down).packed(), {rows_of(x).values, x.n_cols, nullptr, Store::add}}};
+      {matrix_of(down).packed(), {changed_rows_of(x).values, x.n_cols, nullptr, Store::add}}};
   multiply(to_residual, hidden);
 }
 
@@ -357,12 +393,18 @@ void CudaBackend::run_step(const StepKey& key, const std::function<void()>& body
       body();
     } catch (...) {
       rotations_.abandon_step();
+      prepared_ = {};
       throw;
     }
     rotations_.end_step(stream_.get());
   };
-  if (profile_.active()) return step();
-  graphs_.run(stream_.get(), key, step);
+  prepared_ = {};  // a step that is replayed does not find what the one before it left
+  if (profile_.active()) {
+    step();
+  } else {
+    graphs_.run(stream_.get(), key, *long_lists_ == 0, step);
+  }
+  prepared_ = {};
 }
 
 }  // namespace dllm::cuda

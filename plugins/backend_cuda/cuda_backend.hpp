@@ -93,15 +93,25 @@ class CudaIndexList final : public IndexList {
 
 class CudaAttentionSpans final : public AttentionSpans {
  public:
-  CudaAttentionSpans(std::uint32_t capacity, cudaStream_t stream)
-      : list_(capacity * sizeof(AttentionSpan), stream, "attention spans") {}
+  /// `long_lists`: of the backend's lists, how many hold a span that is not short.
+  CudaAttentionSpans(std::uint32_t capacity, cudaStream_t stream,
+                     std::shared_ptr<std::uint32_t> long_lists)
+      : list_(capacity * sizeof(AttentionSpan), stream, "attention spans"),
+        long_lists_(std::move(long_lists)) {}
+  ~CudaAttentionSpans() override { count_long(false); }
   void write(std::span<const AttentionSpan> spans) override;
   const AttentionSpan* values() const noexcept { return list_.values<AttentionSpan>(); }
   std::uint32_t size() const noexcept { return size_; }
+  std::uint64_t n_queries() const noexcept { return n_queries_; }
 
  private:
+  void count_long(bool is_long);
+
   UploadedList list_;
   std::uint32_t size_ = 0;
+  std::uint64_t n_queries_ = 0;
+  bool is_long_ = false;
+  std::shared_ptr<std::uint32_t> long_lists_;
 };
 
 class CudaBackend final : public Backend {
@@ -149,8 +159,10 @@ class CudaBackend final : public Backend {
     bool guided = false;
   };
 
-  /// Rows of a view, to be read or changed; to be written anew.
+  /// Rows of a view, to be read; to be read and changed; to be written anew.
   Rows rows_of(const TensorView& view);
+  void forget_prepared(const Rows& rows);
+  Rows changed_rows_of(const TensorView& view);
   Rows new_rows_of(const TensorView& view);
 
   void require_memory(std::uint64_t bytes, const std::string& what) const;
@@ -199,10 +211,18 @@ class CudaBackend final : public Backend {
   StepGraphs graphs_;
   EventProfile profile_;
   Rotations rotations_;
+  std::shared_ptr<std::uint32_t> long_lists_ = std::make_shared<std::uint32_t>(0);
 
-  InputMemory input_;                       // of the running product
+  InputMemory input_;  // of the running product
+  /// Rows that lie in input_, too, as a product reads them: attention writes both.
+  struct Prepared {
+    Rows rows;
+    Panel panel;
+  };
+  Prepared prepared_;                       // until either is written anew
   InputMemory hidden_;                      // of the running feed-forward layer
   DeviceMemory heads_, head_scales_;        // q, k and v of the running attention
+  DeviceMemory group_scales_;               // of v
   DeviceMemory gate_, up_;                  // [n, ffn] f32
   DeviceMemory gemm_work_, gemm_counters_;  // parts of split products
   DeviceMemory logits_;                     // [chunk_rows, n_vocab]

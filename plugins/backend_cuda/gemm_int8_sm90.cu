@@ -14,6 +14,7 @@
 
 #include "gemm_int8_consumer.cuh"
 #include "gemm_int8_ring.cuh"
+#include "kernel_loading.hpp"
 #include "launch.cuh"
 
 namespace dllm::cuda {
@@ -130,5 +131,7 @@ void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const 
   best.consider(choice<32, 2, Kind::gated>(args, device));
   best.choice.launch(args, panel, products, device, stream);
 }
+
+const void* gemm_int8_kernel() { return reinterpret_cast<const void*>(gemm_int8<32, 1, Kind::parts>); }
 
 }  // namespace dllm::cuda

@@ -7,6 +7,7 @@
 
 #include "cuda_check.hpp"
 #include "gemm_common.cuh"
+#include "kernel_loading.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -178,5 +179,7 @@ void launch_gemm_sm80(const GemmArgs& args, cudaStream_t stream) {
   add_partials<<<dim3(args.panel.n_rows, (columns + 1023) / 1024), 256, 0, stream>>>(args);
   launch_check("launching add_partials");
 }
+
+const void* gemm_sm80_kernel() { return reinterpret_cast<const void*>(add_partials); }
 
 }  // namespace dllm::cuda

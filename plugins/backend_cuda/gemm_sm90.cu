@@ -13,6 +13,7 @@
 #include "gemm_consumer.cuh"
 #include "gemm_producer.cuh"
 #include "gemm_ring.cuh"
+#include "kernel_loading.hpp"
 #include "launch.cuh"
 
 namespace dllm::cuda {
@@ -136,5 +137,7 @@ void launch_gated_sm90(const GemmArgs& args, const GemmDevice& device, cudaStrea
   best.consider(choice<32, 3, Kind::gated>(args, device));
   best.choice.launch(args, device, stream);
 }
+
+const void* gemm_sm90_kernel() { return reinterpret_cast<const void*>(gemm<32, 3, Kind::parts>); }
 
 }  // namespace dllm::cuda

@@ -5,6 +5,7 @@
 // depend on the vocabulary alone and partials are added in a fixed order, so a run repeats bit for
 // bit.
 #include "head_figures.cuh"
+#include "kernel_loading.hpp"
 #include "launch.cuh"
 #include "reduce.cuh"
 
@@ -366,5 +367,7 @@ void launch_streamed_rows(const HeadCall& call, std::uint32_t n_rows, RowKinds k
     launch("launching reduce_tiles", reduce_tiles<true>, grid, kThreads, 0, stream, call);
   launch("launching finish_rows", finish_rows, n_rows, 32, 0, stream, call, n_tiles);
 }
+
+const void* head_stream_kernel() { return reinterpret_cast<const void*>(finish_rows); }
 
 }  // namespace dllm::cuda

@@ -2,6 +2,7 @@
 // walked several times; every reduction has a fixed order or is in integers, so a run repeats bit
 // for bit.
 #include "head_figures.cuh"
+#include "kernel_loading.hpp"
 #include "launch.cuh"
 #include "reduce.cuh"
 
@@ -380,5 +381,7 @@ __global__ void __launch_bounds__(kThreads) answer_rows(HeadCall call) {
 void launch_whole_rows(const HeadCall& call, std::uint32_t n_rows, cudaStream_t stream) {
   launch("launching answer_rows", answer_rows, n_rows, kThreads, 0, stream, call);
 }
+
+const void* head_whole_kernel() { return reinterpret_cast<const void*>(answer_rows); }
 
 }  // namespace dllm::cuda

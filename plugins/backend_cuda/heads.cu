@@ -3,6 +3,7 @@
 // rotate whole or not at all, is prepare_whole_heads(): four heads of a row a warp, four
 // neighbouring dimensions a lane. Both give the same bits.
 #include "heads.hpp"
+#include "kernel_loading.hpp"
 #include "launch.cuh"
 #include "row_scale.cuh"
 
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(kThreads) prepare_heads(HeadJobs jobs) {
   }
 }
 
-constexpr std::uint32_t kGroup = 4;  // heads of a warp, and dimensions of a lane
+constexpr std::uint32_t kGroup = HeadRows::kGroup;  // heads of a warp, and dimensions of a lane
 
 __device__ __forceinline__ float4 load4(const float* from) {
   return *reinterpret_cast<const float4*>(from);
@@ -241,6 +242,7 @@ __global__ void __launch_bounds__(kThreads) prepare_whole_heads(HeadJobs jobs) {
 #pragma unroll
       for (float4& each : x) each = rotated_four(each, job.rotation, angles, d, lane);
     }
+    unsigned largest_scale = 0;
 #pragma unroll
     for (std::uint32_t h = 0; h < kGroup; ++h) {
       // As words, absolute values are in order, and NaN is above all numbers.
@@ -252,6 +254,7 @@ __global__ void __launch_bounds__(kThreads) prepare_whole_heads(HeadJobs jobs) {
           row_scale(__uint_as_float(__reduce_max_sync(0xFFFFFFFFu, most)), kValueExponent);
       const float inverse = 1.0f / scale;
       if (first_head + h >= job.n_heads) continue;
+      largest_scale = max(largest_scale, __float_as_uint(scale));
       const std::uint64_t place = static_cast<std::uint64_t>(first_head + h) * job.to.n_rows + row;
       const __half2 both[2] = {__floats2half2_rn(x[h].x * inverse, x[h].y * inverse),
                                __floats2half2_rn(x[h].z * inverse, x[h].w * inverse)};
@@ -261,9 +264,14 @@ __global__ void __launch_bounds__(kThreads) prepare_whole_heads(HeadJobs jobs) {
             *reinterpret_cast<const unsigned*>(&both[1])};
       if (lane == 0) job.to.scale[place] = scale;
     }
+    if (lane == 0 && job.to.group_scale)
+      job.to.group_scale[static_cast<std::uint64_t>(item % n_groups) * job.to.n_rows + row] =
+          __uint_as_float(largest_scale);
     return;
   }
 }
+
+}  // namespace
 
 bool are_whole(const HeadJobs& jobs) {
   if (jobs.head_dim % 8 != 0 || jobs.head_dim > 128) return false;
@@ -274,8 +282,6 @@ bool are_whole(const HeadJobs& jobs) {
   }
   return true;
 }
-
-}  // namespace
 
 void launch_angles(const std::int32_t* positions, std::uint32_t n_rows, const RopeParams& params,
                    float2* table, cudaStream_t stream) {
@@ -300,5 +306,7 @@ void launch_heads(const HeadJobs& jobs, cudaStream_t stream) {
   launch("launching prepare_heads", kernel, (items + kWarps - 1) / kWarps, kThreads, 0, stream,
          jobs);
 }
+
+const void* heads_kernel() { return reinterpret_cast<const void*>(angles); }
 
 }  // namespace dllm::cuda

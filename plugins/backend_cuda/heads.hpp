@@ -21,6 +21,14 @@ struct HeadRows {
   std::uint32_t n_rows = 0;
   std::uint32_t n_heads = 0;
   std::uint32_t stride = 0;
+  /// [groups_of(n_heads)][n_rows]: the largest scale of a group of heads, NaN where one is; null:
+  /// not wanted. Written where are_whole().
+  float* group_scale = nullptr;
+
+  static constexpr std::uint32_t kGroup = 4;
+  __host__ __device__ static constexpr std::uint32_t groups_of(std::uint32_t heads) {
+    return (heads + kGroup - 1) / kGroup;
+  }
 };
 
 /// RopeParams with its angles looked up, or nothing to do (no table, no norm).
@@ -53,6 +61,8 @@ struct HeadJobs {
 void launch_angles(const std::int32_t* positions, std::uint32_t n_rows, const RopeParams& params,
                    float2* table, cudaStream_t stream);
 
+/// Heads of up to 128 dimensions that rotate whole or not at all: the usual case.
+bool are_whole(const HeadJobs& jobs);
 /// All jobs in one launch. Heads have at most 256 dimensions.
 void launch_heads(const HeadJobs& jobs, cudaStream_t stream);
 

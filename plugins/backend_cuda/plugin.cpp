@@ -2,7 +2,6 @@
 // and looks the driver up when it is first called) and says why it cannot run.
 #include <cuda_runtime.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,10 +45,6 @@ std::string capability(const cudaDeviceProp& properties) {
   return std::to_string(properties.major) + "." + std::to_string(properties.minor);
 }
 
-// Kernels are loaded with the context, not when each is first launched, which made the first step
-// of a run twice as long. The runtime knows this by its environment alone; a user's choice stays.
-void load_kernels_early() { (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
-
 struct Gpu {
   int number = 0;  // CUDA's
   cudaDeviceProp properties{};
@@ -79,7 +74,6 @@ class CudaBackendFactory final : public BackendFactory {
   Probe probe() const override {
     Probe probe;
     int count = 0;
-    load_kernels_early();
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess || count == 0) {
       (void)cudaGetLastError();
@@ -118,7 +112,6 @@ class CudaBackendFactory final : public BackendFactory {
     if (const auto products = options.find("products"); products != options.end())
       chosen.products = products->second.text == "int8" ? Products::int8 : Products::f16;
     int count = 0;
-    load_kernels_early();
     cuda_check(cudaGetDeviceCount(&count), "counting GPUs");
     std::string refusals;
     const std::vector<Gpu> gpus = list_gpus(count, refusals);

@@ -24,6 +24,7 @@ Products CudaBackend::way_of(const Packed& weight) const {
 void CudaBackend::place_input(InputMemory& memory, Products way, std::uint32_t n_rows,
                               std::uint32_t n_cols, Inputs& inputs) {
   const std::uint32_t padded_rows = Panel::padded(n_rows);
+  if (&memory == &input_) prepared_ = {};
   if (way == Products::int8) {
     const std::uint64_t rows = Int8Panel::block_rows(n_rows, n_cols);
     grow(memory.codes, rows * kInt8Cols, "input panel");
@@ -41,6 +42,11 @@ CudaBackend::Inputs CudaBackend::inputs_for(std::span<const Product> products, R
                                             const float* norm, float eps) {
   const Products way = way_of(products[0].weight);
   Inputs inputs;
+  if (!norm && way == Products::f16 && prepared_.rows.values == x.values &&
+      prepared_.rows.n_cols == x.n_cols && prepared_.rows.n_rows >= x.n_rows) {
+    inputs.f16 = prepared_.panel;
+    return inputs.rows(0, x.n_rows);
+  }
   place_input(input_, way, x.n_rows, x.n_cols, inputs);
   if (way == Products::int8) {
     launch_prepare(x, norm, eps, inputs.int8, stream_.get());

@@ -2,6 +2,7 @@
 // of it; threads stride over the columns, where a panel is written over chunks of eight.
 #include "block_codes.cuh"
 #include "int8_panel.hpp"
+#include "kernel_loading.hpp"
 #include "launch.cuh"
 #include "reduce.cuh"
 #include "row_scale.cuh"
@@ -324,5 +325,7 @@ void launch_prepare(Rows x, const float* norm, float eps, const Int8Panel& panel
 void launch_copy_rows(Rows from, const std::int32_t* rows, Rows to, cudaStream_t stream) {
   launch("launching copy_rows", copy_rows, to.n_rows, kThreads, 0, stream, from, rows, to);
 }
+
+const void* rows_kernel() { return reinterpret_cast<const void*>(copy_rows); }
 
 }  // namespace dllm::cuda

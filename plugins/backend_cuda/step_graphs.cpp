@@ -11,11 +11,6 @@ namespace {
 constexpr std::size_t kMostGraphs = 32;
 constexpr std::size_t kMostSeen = 64;
 
-bool same(const StepKey& a, const StepKey& b) {
-  return a.owner == b.owner && a.n_tokens == b.n_tokens && a.n_score_rows == b.n_score_rows &&
-         a.n_sequences == b.n_sequences;
-}
-
 cudaGraphExec_t capture(cudaStream_t stream, const std::function<void()>& body) {
   cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
              "starting to record a step");
@@ -37,12 +32,18 @@ cudaGraphExec_t capture(cudaStream_t stream, const std::function<void()>& body) 
 
 }  // namespace
 
+bool StepGraphs::Shape::operator==(const Shape& other) const {
+  return key.owner == other.key.owner && key.n_tokens == other.key.n_tokens &&
+         key.n_score_rows == other.key.n_score_rows && key.n_sequences == other.key.n_sequences &&
+         all_short == other.all_short;
+}
+
 // Whether a shape ran kDirectRuns times before; counts it.
-bool StepGraphs::comes_often(const StepKey& key) {
+bool StepGraphs::comes_often(const Shape& shape) {
   const auto known = std::find_if(seen_.begin(), seen_.end(),
-                                  [&](const Seen& each) { return same(each.key, key); });
+                                  [&](const Seen& each) { return each.shape == shape; });
   if (known == seen_.end()) {
-    seen_.push_front({key, 1});
+    seen_.push_front({shape, 1});
     if (seen_.size() > kMostSeen) seen_.pop_back();
     return false;
   }
@@ -52,16 +53,18 @@ bool StepGraphs::comes_often(const StepKey& key) {
   return true;
 }
 
-void StepGraphs::run(cudaStream_t stream, const StepKey& key, const std::function<void()>& body) {
+void StepGraphs::run(cudaStream_t stream, const StepKey& key, bool all_short,
+                     const std::function<void()>& body) {
+  const Shape shape = {key, all_short};
   auto entry = std::find_if(entries_.begin(), entries_.end(),
-                            [&](const Entry& each) { return same(each.key, key); });
+                            [&](const Entry& each) { return each.shape == shape; });
   if (entry == entries_.end()) {
-    if (!comes_often(key)) return body();
+    if (!comes_often(shape)) return body();
     if (entries_.size() == kMostGraphs) {
       (void)cudaGraphExecDestroy(entries_.back().graph);
       entries_.pop_back();
     }
-    entries_.push_front({key, capture(stream, body)});
+    entries_.push_front({shape, capture(stream, body)});
   } else if (entry != entries_.begin()) {
     entries_.splice(entries_.begin(), entries_, entry);
   }

@@ -27,19 +27,27 @@ class StepGraphs {
   StepGraphs& operator=(const StepGraphs&) = delete;
   ~StepGraphs() { clear(); }
 
-  void run(cudaStream_t stream, const StepKey& key, const std::function<void()>& body);
+  /// `all_short`: recorded steps are told apart by it, too (CudaAttentionSpans).
+  void run(cudaStream_t stream, const StepKey& key, bool all_short,
+           const std::function<void()>& body);
   void clear() noexcept;
 
  private:
-  struct Entry {
+  struct Shape {
     StepKey key;
+    bool all_short;
+
+    bool operator==(const Shape& other) const;
+  };
+  struct Entry {
+    Shape shape;
     cudaGraphExec_t graph;
   };
   struct Seen {
-    StepKey key;
+    Shape shape;
     int times;
   };
-  bool comes_often(const StepKey& key);
+  bool comes_often(const Shape& shape);
 
   std::list<Entry> entries_;  // most recently used first
   std::list<Seen> seen_;      // shapes that ran a few times, the last first

@@ -40,6 +40,13 @@ __device__ __forceinline__ void load_transposed(std::uint32_t address, std::uint
                : "r"(address));
 }
 
+// The same from registers to shared memory (compute capability 9.0).
+__device__ __forceinline__ void store_matrices(std::uint32_t address, const std::uint32_t (&b)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(address),
+               "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3])
+               : "memory");
+}
+
 // c[16 x 8] += a[16 x 16] b[16 x 8].
 __device__ __forceinline__ void multiply(float* c, const std::uint32_t a[4], std::uint32_t b0,
                                          std::uint32_t b1) {

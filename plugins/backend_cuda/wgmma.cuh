@@ -12,10 +12,11 @@ namespace dllm::cuda {
 
 /// Where B lies, as the instruction wants it: address / 16, rows of 8 x 128 bytes apart (1024 /
 /// 16), 128-byte swizzle. `address`: of the stage (a multiple of 1024) plus 32 bytes per step of 16
-/// inputs.
-__device__ __forceinline__ std::uint64_t swizzled_operand(std::uint32_t address) {
+/// inputs. `apart`: bytes from eight rows to the next eight of the operand.
+__device__ __forceinline__ std::uint64_t swizzled_operand(std::uint32_t address,
+                                                          std::uint32_t apart = 1024) {
   return static_cast<std::uint64_t>((address & 0x3FFFFu) >> 4) | std::uint64_t{1} << 16 |
-         std::uint64_t{64} << 32 | std::uint64_t{1} << 62;
+         static_cast<std::uint64_t>(apart >> 4) << 32 | std::uint64_t{1} << 62;
 }
 
 /// Before the first product after registers of A or D were written.
@@ -254,5 +255,23 @@ struct WarpgroupProduct<256> {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"(kTransposed ? 1 : 0));
   }
 };
+
+/// D = A B, plus D where `adds` is not 0, of 64 columns, A (64 x 16) in shared memory, too
+/// (swizzled_operand()), and B transposed.
+__device__ __forceinline__ void run_shared(float (&d)[32], std::uint64_t a, std::uint64_t b,
+                                           std::uint32_t adds) {
+  asm volatile(
+      "{\n.reg .pred adds;\nsetp.ne.b32 adds, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, adds, 1, 1, 0, 1;\n}\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+      : "l"(a), "l"(b), "r"(adds));
+}
 
 }  // namespace dllm::cuda

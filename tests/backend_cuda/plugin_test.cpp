@@ -1,7 +1,10 @@
 // The plugin without a GPU: it loads everywhere and says what it lacks.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "cuda_support.hpp"
 #include "error_of.hpp"
@@ -35,6 +38,20 @@ TEST(CudaPlugin, NeedsNoCudaLibraryToLoad) {
   if (needed.find("NEEDED") == std::string::npos) GTEST_SKIP() << "readelf is not installed";
   EXPECT_EQ(needed.find("libcuda"), std::string::npos) << needed;
   EXPECT_EQ(needed.find("libcublas"), std::string::npos) << needed;
+}
+
+// It is the host application's: other threads may read it, other libraries act by it.
+TEST(CudaPlugin, LeavesTheEnvironmentAsItIs) {
+  const auto environment = [] {
+    std::vector<std::string> all;
+    for (char** each = environ; *each != nullptr; ++each) all.emplace_back(*each);
+    return all;
+  };
+  const BackendFactory* factory = cuda_factory();
+  ASSERT_NE(factory, nullptr);
+  const std::vector<std::string> before = environment();
+  if (factory->probe().usable) (void)make_cuda();
+  EXPECT_EQ(environment(), before);
 }
 
 class CudaFaults : public CudaTest {};
