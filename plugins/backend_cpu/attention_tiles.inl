@@ -10,8 +10,7 @@
 // inputs, [input / 2][column][input % 2]. Keys are [16 keys][32 dimensions] units, values
 // [16 dimensions][32 keys] units. Keys beyond the last are zeros up to the end of a unit.
 //
-// A unit is multiplied with up to four times 16 queries. Tile registers: 0 to 3 sums, 4 the unit,
-// 5 to 7 the queries (or weights).
+// Two times 16 queries are multiplied with two columns of units at a time.
 
 #include "lanes.inl"
 // Uses names of the above.
@@ -31,7 +30,8 @@ static_assert(kRegisterRows % kLanes == 0);
 
 constexpr uint32_t whole(uint32_t n, uint32_t unit) { return (n + unit - 1) / unit * unit; }
 constexpr uint32_t head_inputs(uint32_t head_dim) { return whole(head_dim, kUnitInputs); }
-constexpr uint32_t head_columns(uint32_t head_dim) { return whole(head_dim, kRegisterRows); }
+// Two tiles of columns at a time: what is behind head_dim holds anything.
+constexpr uint32_t head_columns(uint32_t head_dim) { return whole(head_dim, 2 * kRegisterRows); }
 
 // Two BF16 values take a float's place.
 uint64_t panel_floats(uint32_t head_dim) {
@@ -110,42 +110,69 @@ DLLM_LANES F add_line(F total, const uint16_t* line) {
 #endif
 }
 
-// c[16 kTiles rows][16 columns] (+)= left times n_units units.
-template <int kTiles>
-void multiply_units(const uint16_t* left, const uint16_t* units, uint32_t n_units, bool add,
-                    float* c, uint32_t ldc) {
+// The right side of a product: columns of units, 16 values wide.
+struct Columns {
+  const uint16_t* units;
+  uint64_t stride;  // from column to column
+  uint32_t n_units;
+};
+
+DLLM_LANES TileInputs inputs_of(const uint16_t* left, const Columns& right, uint32_t unit) {
+  const uint16_t* rows = left + uint64_t{unit} * kQueryTiles * kUnit;
+  const uint16_t* columns = right.units + uint64_t{unit} * kUnit;
+  return {{rows, rows + kUnit}, kStepBytes, {columns, columns + right.stride}, kStepBytes};
+}
+
+// c[32 rows][32 columns] (+)= left times two columns, whose first units are loaded; then loads the
+// first ones of `next`.
+template <bool kAdd>
+DLLM_LANES void multiply_square(const uint16_t* left, const Columns& right, const TileInputs& next,
+                                float* c, uint32_t ldc) {
   const uint64_t bytes = uint64_t{ldc} * sizeof(float);
-  const auto row = [&](uint32_t tile) { return c + uint64_t{tile} * kRegisterRows * ldc; };
-  if (add) {
-    load_tile<0>(row(0), bytes);
-    if constexpr (kTiles > 1) load_tile<1>(row(1), bytes);
-    if constexpr (kTiles > 2) load_tile<2>(row(2), bytes);
-    if constexpr (kTiles > 3) load_tile<3>(row(3), bytes);
+  float* const low = c + kRegisterRows * ldc;
+  if constexpr (kAdd) {
+    load_tile<0>(c, bytes);
+    load_tile<1>(c + kRegisterRows, bytes);
+    load_tile<2>(low, bytes);
+    load_tile<3>(low + kRegisterRows, bytes);
   } else {
     zero_tile<0>();
-    if constexpr (kTiles > 1) zero_tile<1>();
-    if constexpr (kTiles > 2) zero_tile<2>();
-    if constexpr (kTiles > 3) zero_tile<3>();
+    zero_tile<1>();
+    zero_tile<2>();
+    zero_tile<3>();
   }
-  for (uint32_t u = 0; u < n_units; ++u, units += kUnit, left += kQueryTiles * kUnit) {
-    load_tile<4>(units, kStepBytes);
-    load_tile<5>(left, kStepBytes);
-    if constexpr (kTiles > 1) load_tile<6>(left + kUnit, kStepBytes);
-    if constexpr (kTiles > 2) load_tile<7>(left + 2 * kUnit, kStepBytes);
-    multiply_brains<0, 5, 4>();
-    if constexpr (kTiles > 3) load_tile<5>(left + 3 * kUnit, kStepBytes);
-    if constexpr (kTiles > 1) multiply_brains<1, 6, 4>();
-    if constexpr (kTiles > 2) multiply_brains<2, 7, 4>();
-    if constexpr (kTiles > 3) multiply_brains<3, 5, 4>();
+  const auto after = [&](uint32_t unit) {
+    return unit < right.n_units ? inputs_of(left, right, unit) : next;
+  };
+  for (uint32_t unit = 0; unit < right.n_units; unit += 2) {
+    multiply_inputs<BrainTiles, false>(after(unit + 1));
+    if (unit + 1 < right.n_units) multiply_inputs<BrainTiles, true>(after(unit + 2));
   }
-  store_tile<0>(row(0), bytes);
-  if constexpr (kTiles > 1) store_tile<1>(row(1), bytes);
-  if constexpr (kTiles > 2) store_tile<2>(row(2), bytes);
-  if constexpr (kTiles > 3) store_tile<3>(row(3), bytes);
+  store_tile<0>(c, bytes);
+  store_tile<1>(c + kRegisterRows, bytes);
+  store_tile<2>(low, bytes);
+  store_tile<3>(low + kRegisterRows, bytes);
 }
-using MultiplyUnits = void (*)(const uint16_t*, const uint16_t*, uint32_t, bool, float*, uint32_t);
-constexpr MultiplyUnits kMultiplyUnits[kQueryTiles + 1] = {
-    nullptr, multiply_units<1>, multiply_units<2>, multiply_units<3>, multiply_units<4>};
+
+// c[n_rows][n_columns] (+)= left times right, up to whole squares of 32.
+template <bool kAdd>
+void multiply(const uint16_t* left, uint32_t n_rows, Columns right, uint32_t n_columns, float* c,
+              uint32_t ldc) {
+  constexpr uint32_t kSquare = 2 * kRegisterRows;
+  load_inputs(inputs_of(left, right, 0));
+  for (uint32_t column = 0; column < n_columns; column += kSquare) {
+    Columns behind = right;
+    behind.units += column + kSquare < n_columns ? 2 * right.stride : 0;
+    for (uint32_t row = 0; row < n_rows; row += kSquare) {
+      const uint16_t* rows = left + row * kUnitInputs;
+      const TileInputs next = row + kSquare < n_rows
+                                  ? inputs_of(rows + kSquare * kUnitInputs, right, 0)
+                                  : inputs_of(left, behind, 0);
+      multiply_square<kAdd>(rows, right, next, c + row * ldc + column, ldc);
+    }
+    right = behind;
+  }
+}
 
 // A unit of 16 keys and 32 dimensions from d on; rows beyond n_keys are zeros.
 void pack_key_unit(const AttentionKeys& from, uint32_t key, uint32_t d, uint16_t* unit) {
@@ -215,12 +242,13 @@ void pack(const AttentionKeys& from, float* panel) {
   }
 }
 
-// Queries scaled so that weights are powers of 2; rows up to a whole tile are zeros.
+// Queries scaled so that weights are powers of 2. Rows beyond the last hold
+// anything: they only meet their own results.
 void load_queries(const AttentionQueries& in, const TileScratch& work) {
   const float scale = in.scale * 1.44269504f;  // log2(e)
-  for (uint32_t r = 0; r < whole(in.n_rows, kRegisterRows); ++r)
+  for (uint32_t r = 0; r < in.n_rows; ++r)
     for (uint32_t d = 0; d < in.head_dim; d += kUnitInputs) {
-      Line line = r < in.n_rows ? load_line(in.q + r * in.stride, d, in.head_dim) : Line{};
+      Line line = load_line(in.q + r * in.stride, d, in.head_dim);
       for (F& each : line.at) each = each * scale;
       store_line(line, work.queries + left_at(r, d));
     }
@@ -259,7 +287,6 @@ void raise_row(F largest, bool is_first, uint32_t r, const AttentionState& state
 
 // Weights 2^(score - m) of the n_keys of a panel as BF16, and their sums. Those of keys beyond the
 // last up to a whole unit are 2^-125: of values that are zeros, and nothing in a sum.
-// Rows of the last tile that are no query hold anything: they only meet their own results.
 void weigh_keys(const AttentionQueries& in, uint32_t n_keys, bool is_first,
                 const TileScratch& work) {
   const AttentionState& state = work.state;
@@ -287,7 +314,6 @@ void weigh_keys(const AttentionQueries& in, uint32_t n_keys, bool is_first,
 
 void attend(const AttentionQueries& in, const AttentionPanels& keys, float* scratch, float* out) {
   const TileScratch work = scratch_at(scratch, in.head_dim);
-  const MultiplyUnits multiply = kMultiplyUnits[whole(in.n_rows, kRegisterRows) / kRegisterRows];
   const uint32_t head_units = head_inputs(in.head_dim) / kUnitInputs;
   enter_tiles();
   load_queries(in, work);
@@ -295,14 +321,14 @@ void attend(const AttentionQueries& in, const AttentionPanels& keys, float* scra
   for (uint32_t key = 0; key < keys.n_keys; key += kKeyBlock, panel += keys.stride) {
     const uint32_t n_keys = keys.n_keys - key < kKeyBlock ? keys.n_keys - key : kKeyBlock;
     const auto* units = reinterpret_cast<const uint16_t*>(panel);
-    const uint16_t* values = values_of(units, in.head_dim);
-    for (uint32_t i = 0; i < n_keys; i += kRegisterRows, units += head_units * kUnit)
-      multiply(work.queries, units, head_units, false, work.scores + i, kScoreStride);
+    multiply<false>(work.queries, in.n_rows, {units, uint64_t{head_units} * kUnit, head_units},
+                    n_keys, work.scores, kScoreStride);
     weigh_keys(in, n_keys, key == 0, work);
     if (key + n_keys == keys.n_keys) fetch_rows<1>(out, in.stride, in.n_rows, in.head_dim);
-    const uint32_t n_units = whole(n_keys, kUnitInputs) / kUnitInputs;
-    for (uint32_t d = 0; d < in.head_dim; d += kRegisterRows, values += kBlockUnits * kUnit)
-      multiply(work.weights, values, n_units, key != 0, work.state.out + d, work.state.out_stride);
+    const Columns values = {values_of(units, in.head_dim), uint64_t{kBlockUnits} * kUnit,
+                            whole(n_keys, kUnitInputs) / kUnitInputs};
+    (key == 0 ? multiply<false> : multiply<true>)(work.weights, in.n_rows, values, in.head_dim,
+                                                  work.state.out, work.state.out_stride);
   }
   leave_tiles();
   store_results(in, keys.n_keys, work.state, out);

@@ -8,8 +8,6 @@
 // weights go into four tiles of sums, over all inputs of a block; the sums are stored and scaled by
 // vector instructions while the next four tiles are multiplied. A row's result does not depend on
 // what shares its tile.
-//
-// Tile registers: 0 to 3 sums [activation tile][weight half], 4 and 5 activations, 6 and 7 weights.
 
 #include "tile_registers.inl"
 
@@ -42,12 +40,8 @@ struct CodeProducts {
 };
 
 // BF16 pairs into f32.
-struct BrainProducts {
+struct BrainProducts : BrainTiles {
   static constexpr uint32_t kRowBytes = 2 * kBlockCols;
-  template <int kSum, int kActivations, int kWeights>
-  DLLM_LANES static void multiply() {
-    multiply_brains<kSum, kActivations, kWeights>();
-  }
   DLLM_LANES void add(const int32_t* sums, uint32_t, float* out) const {
     const auto* values = reinterpret_cast<const float*>(sums);
     for (uint32_t i = 0; i < kTileRows; i += kLanes)
@@ -77,58 +71,60 @@ DLLM_LANES void add_rows(const Waiting<Products>& waiting, uint32_t first, uint3
     waiting.products.add(waiting.sums->at[r], r, waiting.acc + uint64_t{r} * kTileRows);
 }
 
-// Sums of 16 kTiles rows of activations; adds what waits in between.
-template <int kTiles, typename Products>
-DLLM_LANES void multiply_tile_rows(const uint8_t* weights, const uint8_t* rows,
-                                   const Waiting<Products>& waiting, Sums& sums) {
-  constexpr uint64_t kRowBytes = Products::kRowBytes;
-  constexpr uint32_t kSteps = kRowBytes / kStepBytes;
+// The inputs of a step of a stretch of rows.
+template <typename Products>
+DLLM_LANES TileInputs inputs_of(const uint8_t* weights, const uint8_t* rows, uint32_t step) {
   constexpr uint64_t kLine = 4 * kTileRows;  // of weights
+  rows += step * kStepBytes;
+  weights += step * kRegisterRows * kLine;
+  return {{rows, rows + kRegisterRows * Products::kRowBytes},
+          Products::kRowBytes,
+          {weights, weights + kStepBytes},
+          kLine};
+}
+
+// Sums of kRowsAtOnce rows of activations, whose first step is loaded, then loads that of `next`;
+// adds what waits in between.
+template <typename Products>
+DLLM_LANES void multiply_tile_rows(const uint8_t* weights, const uint8_t* rows, const uint8_t* next,
+                                   const Waiting<Products>& waiting, Sums& sums) {
+  constexpr uint32_t kSteps = Products::kRowBytes / kStepBytes;
+  constexpr uint32_t kAdded = kRowsAtOnce / kSteps;
+  static_assert(kSteps % 2 == 0);
   zero_tile<0>();
   zero_tile<1>();
-  if constexpr (kTiles == 2) {
-    zero_tile<2>();
-    zero_tile<3>();
-  }
-#pragma GCC unroll 8
-  for (uint32_t step = 0; step < kSteps; ++step, weights += kRegisterRows * kLine) {
-    load_tile<6>(weights, kLine);
-    load_tile<4>(rows + step * kStepBytes, kRowBytes);
-    load_tile<7>(weights + kStepBytes, kLine);
-    Products::template multiply<0, 4, 6>();
-    Products::template multiply<1, 4, 7>();
-    if constexpr (kTiles == 2) {
-      load_tile<5>(rows + kRegisterRows * kRowBytes + step * kStepBytes, kRowBytes);
-      Products::template multiply<2, 5, 6>();
-      Products::template multiply<3, 5, 7>();
-    }
-    add_rows(waiting, step * (kRowsAtOnce / kSteps), kRowsAtOnce / kSteps);
+  zero_tile<2>();
+  zero_tile<3>();
+#pragma GCC unroll 4
+  for (uint32_t step = 0; step < kSteps; step += 2) {
+    multiply_inputs<Products, false>(inputs_of<Products>(weights, rows, step + 1));
+    add_rows(waiting, step * kAdded, kAdded);
+    multiply_inputs<Products, true>(step + 2 < kSteps ? inputs_of<Products>(weights, rows, step + 2)
+                                                      : inputs_of<Products>(weights, next, 0));
+    add_rows(waiting, (step + 1) * kAdded, kAdded);
   }
   constexpr uint64_t kStride = sizeof(sums.at[0]);
   store_tile<0>(sums.at[0], kStride);
   store_tile<1>(sums.at[0] + kRegisterRows, kStride);
-  if constexpr (kTiles == 2) {
-    store_tile<2>(sums.at[kRegisterRows], kStride);
-    store_tile<3>(sums.at[kRegisterRows] + kRegisterRows, kStride);
-  }
+  store_tile<2>(sums.at[kRegisterRows], kStride);
+  store_tile<3>(sums.at[kRegisterRows] + kRegisterRows, kStride);
 }
 
 template <typename Products>
 void multiply_with_tiles(const void* weights, const void* rows, uint32_t n_rows,
                          const Products& products, float* acc) {
   const auto* lines = static_cast<const uint8_t*>(weights);
+  const auto* from = static_cast<const uint8_t*>(rows);
   Sums sums[2];
   Waiting<Products> waiting = {sums, products, acc, 0};
+  load_inputs(inputs_of<Products>(lines, from, 0));
   for (uint32_t r = 0; r < n_rows; r += kRowsAtOnce) {
     Sums& to = sums[r / kRowsAtOnce % 2];
-    const uint8_t* from = static_cast<const uint8_t*>(rows) + uint64_t{r} * Products::kRowBytes;
     const uint32_t n = n_rows - r < kRowsAtOnce ? n_rows - r : kRowsAtOnce;
-    if (n > kRegisterRows) {
-      multiply_tile_rows<2>(lines, from, waiting, to);
-    } else {
-      multiply_tile_rows<1>(lines, from, waiting, to);
-    }
+    const uint8_t* next = r + n < n_rows ? from + kRowsAtOnce * Products::kRowBytes : from;
+    multiply_tile_rows(lines, from, next, waiting, to);
     waiting = {&to, products.from(r), acc + uint64_t{r} * kTileRows, n};
+    from = next;
   }
   add_rows(waiting, 0, waiting.n_rows);
 }
