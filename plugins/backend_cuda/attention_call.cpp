@@ -79,11 +79,13 @@ void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const Atte
   HeadJobs jobs;
   jobs.head_dim = params.head_dim;
   jobs.count = 3;
-  jobs.job[0] = {stored_rows(q), params.n_heads, rotations_.take(stored_rows(q), stream_.get()),
-                 q_heads};
-  jobs.job[1] = {stored_rows(k), params.n_kv_heads, rotations_.take(stored_rows(k), stream_.get()),
-                 k_heads};
-  jobs.job[2] = {rows_of(v), params.n_kv_heads, {}, v_heads};
+  const auto job = [&](const TensorView& x, std::uint32_t n_heads, const HeadRows& to) -> HeadJob {
+    const Rotation rotation = rotations_.take(stored_rows(x), stream_.get());
+    return {stored_rows(x), n_heads, rotation, to, sums_.take_new(stored_rows(x))};
+  };
+  jobs.job[0] = job(q, params.n_heads, q_heads);
+  jobs.job[1] = job(k, params.n_kv_heads, k_heads);
+  jobs.job[2] = job(v, params.n_kv_heads, v_heads);
   const SpanList all_spans = {list.values(), list.size(), *long_lists_ == 0};
   const Rows out_rows = new_rows_of(out);
   Panel panel;

@@ -11,6 +11,7 @@
 #include "dllm/error.hpp"
 #include "gemm_int8.hpp"
 #include "kernel_loading.hpp"
+#include "sums.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -112,7 +113,10 @@ void CudaAttentionSpans::count_long(bool is_long) {
   is_long_ = is_long;
 }
 
-CudaBackend::CudaBackend(const CudaOptions& options) : options_(options), stream_(options.device) {
+CudaBackend::CudaBackend(const CudaOptions& options)
+    : options_(options),
+      stream_(options.device),
+      sums_([this](std::span<const SummedRows> all) { launch_add_sums(all, stream_.get()); }) {
   cuda_check(cudaGetDeviceProperties(&properties_, options.device), "looking at the GPU");
   gemm_device_.n_multiprocessors = static_cast<std::uint32_t>(properties_.multiProcessorCount);
 #if defined(DLLM_CUDA_HAS_90A)
@@ -124,7 +128,8 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options), stream
                     " has " + std::to_string(properties_.major) + "." +
                     std::to_string(properties_.minor),
                 "backend cuda, option products", "use products=f16");
-  std::vector<const void*> kernels = {rows_kernel(), heads_kernel(), attention_kernel(),
+  std::vector<const void*> kernels = {rows_kernel(),        sums_kernel(),
+                                      heads_kernel(),       attention_kernel(),
                                       head_stream_kernel(), head_whole_kernel()};
   if (gemm_device_.has_warpgroups) {
     kernels.insert(kernels.end(), {short_attention_kernel(), gemm_sm90_kernel()});
@@ -245,8 +250,14 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
 }
 
 Rows CudaBackend::rows_of(const TensorView& view) {
+  sums_.settle(stored_rows(view).values);
   rotations_.settle(stored_rows(view).values, stream_.get());
   return stored_rows(view);
+}
+
+SummedRows CudaBackend::summed_rows_of(const TensorView& view) {
+  rotations_.settle(stored_rows(view).values, stream_.get());
+  return {stored_rows(view), sums_.take(stored_rows(view))};
 }
 
 Rows CudaBackend::changed_rows_of(const TensorView& view) {
@@ -258,6 +269,7 @@ Rows CudaBackend::changed_rows_of(const TensorView& view) {
 Rows CudaBackend::new_rows_of(const TensorView& view) {
   const Rows rows = stored_rows(view);
   rotations_.overwritten(rows, stream_.get());
+  sums_.overwritten(rows);
   forget_prepared(rows);
   return rows;
 }
@@ -268,16 +280,6 @@ void CudaBackend::forget_prepared(const Rows& rows) {
 
 void CudaBackend::reserve_gemm_work(std::uint64_t n_rows) {
   grow(gemm_work_, gemm_work_floats(gemm_device_, n_rows) * sizeof(float), "parts of products");
-  const std::uint64_t bytes = gemm_counters(gemm_device_, n_rows) * sizeof(std::uint32_t);
-  if (gemm_counters_.bytes() >= bytes) return;
-  grow(gemm_counters_, bytes, "parts of products");
-  cuda_check(cudaMemsetAsync(gemm_counters_.as<std::byte>(), 0, bytes, stream_.get()),
-             "clearing counters");
-}
-
-GemmWork CudaBackend::gemm_work(std::uint32_t n_rows) {
-  reserve_gemm_work(n_rows);
-  return {gemm_work_.as<float>(), gemm_counters_.as<std::uint32_t>()};
 }
 
 void CudaBackend::embed(const Weight& table, const IndexList& ids, TensorView out) {
@@ -299,7 +301,7 @@ void CudaBackend::norm_linear(TensorView x, const Weight* norm, float eps,
   }
   if (projections.empty() || x.n_rows == 0) return;
   EventTimer timer(profile_, Stage::qkv, "norm_linear", stream_.get());
-  const Rows rows = rows_of(x);
+  const SummedRows rows = summed_rows_of(x);
   products_.clear();
   for (const Projection& each : projections) {
     count_work(timer, matrix_of(*each.weight), x.n_rows);
@@ -307,7 +309,7 @@ void CudaBackend::norm_linear(TensorView x, const Weight* norm, float eps,
         {matrix_of(*each.weight).packed(),
          {new_rows_of(each.out).values, each.out.n_cols, vector_of(each.bias, each.out.n_cols)}});
   }
-  multiply(products_, inputs_for(products_, rows, vector_of(norm, x.n_cols), eps));
+  multiply(products_, inputs_for(products_, rows, vector_of(norm, x.n_cols), eps), true);
 }
 
 void CudaBackend::linear_residual(TensorView x, const Weight& weight, const Weight* bias,
@@ -318,11 +320,11 @@ void CudaBackend::linear_residual(TensorView x, const Weight& weight, const Weig
   if (x.n_rows == 0) return;
   EventTimer timer(profile_, Stage::out, "linear_residual", stream_.get());
   count_work(timer, matrix, x.n_rows);
-  const Rows rows = rows_of(x);
+  const SummedRows rows = summed_rows_of(x);
   const Product to_residual[] = {{matrix.packed(),
                                   {changed_rows_of(residual).values, residual.n_cols,
                                    vector_of(bias, residual.n_cols), Store::add}}};
-  multiply(to_residual, inputs_for(to_residual, rows, nullptr, 0));
+  multiply(to_residual, inputs_for(to_residual, rows, nullptr, 0), true);
 }
 
 void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const Weight& gate,
@@ -337,7 +339,7 @@ void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const W
       hidden_inputs(matrix_of(gate), matrix_of(up), matrix_of(down), norm, eps, x);
   const Product to_residual[] = {
       {matrix_of(down).packed(), {changed_rows_of(x).values, x.n_cols, nullptr, Store::add}}};
-  multiply(to_residual, hidden);
+  multiply(to_residual, hidden, true);
 }
 
 // silu(gate y) * (up y), y = RMSNorm(x): made where the two products are, or between kernels.
@@ -346,13 +348,14 @@ CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix&
                                                TensorView x) {
   const Products way = way_of(down.packed());
   DLLM_ASSERT(way_of(gate.packed()) == way && way_of(up.packed()) == way);
+  const SummedRows rows = summed_rows_of(x);
   Inputs hidden;
   place_input(hidden_, way, x.n_rows, gate.n_rows(), hidden);
   const float* norm_values = vector_of(&norm, x.n_cols);
   if (way == Products::int8) {
     Inputs inputs;
     place_input(input_, way, x.n_rows, x.n_cols, inputs);
-    launch_prepare(rows_of(x), norm_values, eps, inputs.int8, stream_.get());
+    launch_prepare(rows, norm_values, eps, inputs.int8, stream_.get());
     launch_gated_int8(gate.packed(), up.packed(), inputs.int8, hidden.int8, gemm_device_,
                       stream_.get());
     return hidden;
@@ -362,7 +365,7 @@ CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix&
     place_input(input_, way, x.n_rows, x.n_cols, inputs);
     const double lengths =
         static_cast<double>(gate.packed().length) * static_cast<double>(up.packed().length);
-    launch_prepare(rows_of(x), norm_values, eps, inputs.f16, stream_.get(),
+    launch_prepare(rows, norm_values, eps, inputs.f16, stream_.get(),
                    {hidden.f16.row_scale, lengths});
     launch_gated(gate.packed(), up.packed(), inputs.f16, hidden.f16, gemm_device_, stream_.get());
     return hidden;
@@ -374,7 +377,7 @@ CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix&
   const Rows ups = {up_.as<float>(), x.n_rows, gate.n_rows()};
   const Product gate_and_up[] = {{gate.packed(), {gates.values, gates.n_cols}},
                                  {up.packed(), {ups.values, ups.n_cols}}};
-  multiply(gate_and_up, inputs_for(gate_and_up, rows_of(x), norm_values, eps));
+  multiply(gate_and_up, inputs_for(gate_and_up, rows, norm_values, eps), false);
   launch_swiglu(gates, ups, hidden.f16, stream_.get());
   return hidden;
 }
@@ -388,14 +391,17 @@ void CudaBackend::copy_rows(TensorView src, const IndexList& rows, TensorView ds
 
 void CudaBackend::run_step(const StepKey& key, const std::function<void()>& body) {
   const auto step = [&] {
+    sums_.begin_step();
     rotations_.begin_step();
     try {
       body();
     } catch (...) {
+      sums_.abandon_step();
       rotations_.abandon_step();
       prepared_ = {};
       throw;
     }
+    sums_.end_step();
     rotations_.end_step(stream_.get());
   };
   prepared_ = {};  // a step that is replayed does not find what the one before it left

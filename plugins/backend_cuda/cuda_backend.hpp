@@ -22,6 +22,7 @@
 #include "rotations.hpp"
 #include "rows.hpp"
 #include "step_graphs.hpp"
+#include "waiting_sums.hpp"
 #include "weights.hpp"
 
 namespace dllm::cuda {
@@ -159,8 +160,10 @@ class CudaBackend final : public Backend {
     bool guided = false;
   };
 
-  /// Rows of a view, to be read; to be read and changed; to be written anew.
+  /// Rows of a view, to be read; to be read by what adds their sums; to be read and changed; to be
+  /// written anew.
   Rows rows_of(const TensorView& view);
+  SummedRows summed_rows_of(const TensorView& view);
   void forget_prepared(const Rows& rows);
   Rows changed_rows_of(const TensorView& view);
   Rows new_rows_of(const TensorView& view);
@@ -188,12 +191,13 @@ class CudaBackend final : public Backend {
   /// Where an input of that way lies, not yet written.
   void place_input(InputMemory& memory, Products way, std::uint32_t n_rows, std::uint32_t n_cols,
                    Inputs& inputs);
-  Inputs inputs_for(std::span<const Product> products, Rows x, const float* norm, float eps);
+  Inputs inputs_for(std::span<const Product> products, const SummedRows& x, const float* norm,
+                    float eps);
   Inputs hidden_inputs(const Matrix& gate, const Matrix& up, const Matrix& down, const Weight& norm,
                        float eps, TensorView x);
   void reserve_gemm_work(std::uint64_t n_rows);
-  GemmWork gemm_work(std::uint32_t n_rows);
-  void multiply(std::span<const Product> products, const Inputs& inputs);
+  /// `may_wait`: whether the results are read through rows_of() and its like alone.
+  void multiply(std::span<const Product> products, const Inputs& inputs, bool may_wait);
   std::uint32_t chunk_rows(std::uint32_t n_vocab) const;
   void logits_to(const Matrix& output, const Inputs& inputs, std::uint32_t first_row,
                  std::uint32_t n_rows, std::uint32_t to_row);
@@ -210,7 +214,8 @@ class CudaBackend final : public Backend {
   Staging staging_;
   StepGraphs graphs_;
   EventProfile profile_;
-  Rotations rotations_;
+  WaitingSums sums_;
+  Rotations rotations_{sums_};
   std::shared_ptr<std::uint32_t> long_lists_ = std::make_shared<std::uint32_t>(0);
 
   InputMemory input_;  // of the running product
@@ -219,13 +224,13 @@ class CudaBackend final : public Backend {
     Rows rows;
     Panel panel;
   };
-  Prepared prepared_;                       // until either is written anew
-  InputMemory hidden_;                      // of the running feed-forward layer
-  DeviceMemory heads_, head_scales_;        // q, k and v of the running attention
-  DeviceMemory group_scales_;               // of v
-  DeviceMemory gate_, up_;                  // [n, ffn] f32
-  DeviceMemory gemm_work_, gemm_counters_;  // parts of split products
-  DeviceMemory logits_;                     // [chunk_rows, n_vocab]
+  Prepared prepared_;                 // until either is written anew
+  InputMemory hidden_;                // of the running feed-forward layer
+  DeviceMemory heads_, head_scales_;  // q, k and v of the running attention
+  DeviceMemory group_scales_;         // of v
+  DeviceMemory gate_, up_;            // [n, ffn] f32
+  DeviceMemory gemm_work_;            // parts of split products, until they are added
+  DeviceMemory logits_;               // [chunk_rows, n_vocab]
   DeviceMemory head_requests_, head_ids_, head_rows_;
   DeviceMemory partials_, answers_, probs_, top_ids_, top_probs_;
   PinnedMemory host_answers_;

@@ -5,6 +5,7 @@
 #include "gemm.hpp"
 #include "gemm_args.hpp"
 #include "gemm_int8.hpp"
+#include "sums.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -64,22 +65,49 @@ GemmArgs args_of(std::span<const Product> products, const Panel& panel) {
   return args;
 }
 
-void take_split(GemmArgs& args, const Split& split, const GemmWork& work) {
+// The first of a tile's rows may be up to 7 before the call's first.
+constexpr std::uint32_t kSpareRows = kMostTokens + 7;
+
+void take_split(GemmArgs& args, const Split& split, float* work) {
   args.n_splits = split.n;
   args.units_per_split = split.units;
   args.n_consumers = split.n_consumers;
-  if (args.n_splits > 1) args.work = work.floats;
-  args.counters = work.counters;
+  args.work = work;
+  args.block_rows = args.panel.n_rows + kSpareRows;
 }
 
-void launch_group(std::span<const Product> products, const Panel& panel, const GemmWork& work,
-                  const GemmDevice& device, cudaStream_t stream) {
-  GemmArgs args = args_of(products, panel);
-  take_split(args, split_of(args, device), work);
-  if (device.has_warpgroups) {
-    launch_gemm_sm90(args, device, stream);
-  } else {
+Sums sums_of(const GemmArgs& args, const GemmPart& part) {
+  Sums sums;
+  sums.n = args.n_splits;
+  sums.block_rows = args.block_rows;
+  sums.part_floats = std::uint64_t{args.n_blocks} * kBlockRows * args.block_rows;
+  sums.parts = args.work + sums.place(args.panel.first_row % 8, part.first_col);
+  sums.adds = args.store == Store::add;
+  sums.scale = part.weight.out_scale;
+  if (args.panel.row_scale) sums.row_scale = args.panel.row_scale + args.panel.first_row;
+  sums.bias = part.bias;
+  return sums;
+}
+
+GemmResults results_of(const GemmArgs& args, bool has_parts) {
+  GemmResults results;
+  for (std::uint32_t i = 0; i < args.n_parts; ++i) {
+    const GemmPart& part = args.parts[i];
+    DLLM_ASSERT(part.stride == part.weight.n_rows);
+    results[i].rows = {part.to, args.panel.n_rows, part.weight.n_rows};
+    if (has_parts) results[i].sums = sums_of(args, part);
+  }
+  return results;
+}
+
+// The older kernel knows one form at a time, so parts of one product are added before the next.
+void launch_each_sm80(std::span<const Product> products, const Panel& panel, float* work,
+                      const GemmDevice& device, cudaStream_t stream) {
+  for (const Product& each : products) {
+    GemmArgs args = args_of({&each, 1}, panel);
+    take_split(args, split_of(args, device), work);
     launch_gemm_sm80(args, stream);
+    if (args.n_splits > 1) launch_add_sums({results_of(args, true).data(), 1}, stream);
   }
 }
 
@@ -118,29 +146,28 @@ void launch_gated(const Packed& gate, const Packed& up, const Panel& x, const Pa
 }
 
 std::uint64_t gemm_work_floats(const GemmDevice& device, std::uint64_t n_rows) {
-  return device.n_multiprocessors * std::max(kGemmRowsSm80, kGemmRowsSm90) *
-         (n_rows + kMostTokens + 7);
+  return device.n_multiprocessors * std::max(kGemmRowsSm80, kGemmRowsSm90) * (n_rows + kSpareRows);
 }
 
-std::uint64_t gemm_counters(const GemmDevice& device, std::uint64_t n_rows) {
-  return device.n_multiprocessors * (n_rows / kLeastTokens + 2) * kCountersPerTile;
-}
-
-void launch_gemm(std::span<const Product> products, const Panel& panel, const GemmWork& work,
-                 const GemmDevice& device, cudaStream_t stream) {
+GemmResults launch_gemm(std::span<const Product> products, const Panel& panel, float* work,
+                        const GemmDevice& device, cudaStream_t stream) {
   DLLM_ASSERT(!products.empty() && products.size() <= kMostProducts);
-  if (device.has_warpgroups) return launch_group(products, panel, work, device, stream);
-  // The older kernel knows one form at a time.
-  for (const Product& each : products) launch_group({&each, 1}, panel, work, device, stream);
+  if (!device.has_warpgroups) {
+    launch_each_sm80(products, panel, work, device, stream);
+    return {};
+  }
+  GemmArgs args = args_of(products, panel);
+  take_split(args, split_of(args, device), work);
+  return results_of(args, launch_gemm_sm90(args, device, stream));
 }
 
-void launch_gemm_int8(std::span<const Product> products, const Int8Panel& panel,
-                      const GemmWork& work, const GemmDevice& device, cudaStream_t stream) {
+GemmResults launch_gemm_int8(std::span<const Product> products, const Int8Panel& panel, float* work,
+                             const GemmDevice& device, cudaStream_t stream) {
   DLLM_ASSERT(!products.empty() && products.size() <= kMostProducts);
   GemmArgs args = args_of(products, rows_of(panel));
   take_split(args, split_of(args.n_blocks, int8_blocks(panel.n_cols), device.n_multiprocessors, 2),
              work);
-  launch_int8_sm90(args, panel, device, stream);
+  return results_of(args, launch_int8_sm90(args, panel, device, stream));
 }
 
 void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,

@@ -12,9 +12,11 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 
+#include "device_rows.hpp"
 #include "packed.hpp"
 #include "products.hpp"
 
@@ -74,14 +76,12 @@ struct GemmDevice {
   bool has_warpgroups = false;  // compute capability 9.0
 };
 
-/// Where parts of split products meet, used by one call at a time.
-struct GemmWork {
-  float* floats = nullptr;            // gemm_work_floats()
-  std::uint32_t* counters = nullptr;  // gemm_counters(), 0 before and after a call
-};
-/// What products of up to `n_rows` input rows may need.
+/// Floats that the parts of one call's products take, of up to `n_rows` input rows.
 std::uint64_t gemm_work_floats(const GemmDevice& device, std::uint64_t n_rows);
-std::uint64_t gemm_counters(const GemmDevice& device, std::uint64_t n_rows);
+
+/// The rows of a call's results, in order, and what is to be added to them: parts of split products
+/// that the call left in its work memory.
+using GemmResults = std::array<SummedRows, kMostProducts>;
 
 /// Whether launch_gated() can take the two. It depends on them and the device alone.
 bool gates_inside(const Packed& gate, const Packed& up, const GemmDevice& device);
@@ -91,7 +91,7 @@ void launch_gated(const Packed& gate, const Packed& up, const Panel& x, const Pa
                   const GemmDevice& device, cudaStream_t stream);
 
 /// At most kMostProducts, of equally many inputs and one kind of store.
-void launch_gemm(std::span<const Product> products, const Panel& panel, const GemmWork& work,
-                 const GemmDevice& device, cudaStream_t stream);
+[[nodiscard]] GemmResults launch_gemm(std::span<const Product> products, const Panel& panel,
+                                      float* work, const GemmDevice& device, cudaStream_t stream);
 
 }  // namespace dllm::cuda

@@ -22,8 +22,8 @@ struct GemmArgs {
   std::uint32_t n_parts;
   std::uint32_t n_blocks;  // of all parts
   Panel panel;
-  float* work;              // parts of split products; null: the inputs are not split
-  std::uint32_t* counters;  // of parts that are there
+  float* work;               // parts of split products, as Sums has them
+  std::uint32_t block_rows;  // of a block of 64 columns there
   std::uint32_t n_splits;
   std::uint32_t units_per_split;
   std::uint32_t n_consumers;  // of a tile whose inputs are split; gemm_sm90.cu
@@ -47,13 +47,12 @@ constexpr std::uint32_t kLeastTokens = 32;
 constexpr std::uint32_t kMostTokens = 176;
 /// Parts of the inputs.
 constexpr std::uint32_t kMostSplits = 6;
-/// Of a tile: one of every warp of every part.
-constexpr std::uint32_t kCountersPerTile = 12 * kMostSplits;
-/// What it costs that the parts of a tile meet, in units of 64 inputs.
+/// What it costs that the parts of a tile are stored and added, in units of 64 inputs.
 constexpr std::uint32_t kMeetingUnits = 8;
 
 void launch_gemm_sm80(const GemmArgs& args, cudaStream_t stream);
-void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream);
+/// Whether parts of the inputs are left to be added.
+bool launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream);
 /// parts[0]: gate, parts[1]: up, of one form and as many rows; silu(gate) * up goes to `products`.
 void launch_gated_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream);
 

@@ -151,8 +151,4 @@ template <int kCount>
 __device__ __forceinline__ float4 four(const float (&acc)[kCount], int n) {
   return {acc[4 * n], acc[4 * n + 1], acc[4 * n + 2], acc[4 * n + 3]};
 }
-__device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
-}
-
 }  // namespace dllm::cuda

@@ -156,6 +156,12 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
       sum_tile<decltype(form)::value, kTokens, kConsumers, kKind>(a, ring, n, consumer, warp, lane,
                                                                   acc);
     });
+    if constexpr (kKind == Kind::parts) {
+      if (plan.n_parts > 1) {
+        if (exists) store_part<kTokens>(a, tile, block, warp, lane, acc);
+        continue;
+      }
+    }
     consumer_sync(consumer);  // the tile before is stored
     scales.keep(ring.scales(consumer));
     if constexpr (kKind == Kind::gated)
@@ -172,12 +178,6 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
     if (!exists) continue;
     const ResultRows rows(a, part, block * kBlockRows - part.first_col + warp * kUnitRows, tile_row,
                           lane);
-    if constexpr (kKind == Kind::parts) {
-      if (plan.n_parts > 1) {
-        meet<kTokens, kConsumers>(a, plan, tile, consumer, acc, rows, ring.scales(consumer));
-        continue;
-      }
-    }
     store_sums<kTokens>(acc, rows, ring.scales(consumer));
   }
 }

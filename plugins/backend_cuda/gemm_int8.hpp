@@ -18,15 +18,16 @@ namespace dllm::cuda {
 void launch_quantise(const Packed& packed, const Int8Weights& to, cudaStream_t stream);
 
 /// At most kMostProducts, of equally many inputs and one kind of store; all have int8 weights.
-void launch_gemm_int8(std::span<const Product> products, const Int8Panel& panel,
-                      const GemmWork& work, const GemmDevice& device, cudaStream_t stream);
+[[nodiscard]] GemmResults launch_gemm_int8(std::span<const Product> products,
+                                           const Int8Panel& panel, float* work,
+                                           const GemmDevice& device, cudaStream_t stream);
 
 /// products = silu(gate x) * (up x), a panel of as many rows as `x`.
 void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,
                        const Int8Panel& products, const GemmDevice& device, cudaStream_t stream);
 
-/// A call that is cut already.
-void launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDevice& device,
+/// A call that is cut already. Whether parts of the inputs are left to be added.
+bool launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDevice& device,
                       cudaStream_t stream);
 
 /// A gated call: parts[0] is gate, parts[1] up, of as many rows; n_blocks: of one of them.

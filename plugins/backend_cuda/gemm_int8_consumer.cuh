@@ -215,15 +215,15 @@ __device__ __forceinline__ void consume_int8(const GemmArgs& a, const Int8Panel&
       for (int m = 0; m < kPer; ++m) {
         const std::uint32_t block = tile.first_block + consumer * kPer + m;
         if (block >= a.n_blocks) continue;
-        const GemmPart& part = a.part_of(block);
-        const ResultRows rows(a, part, block * kBlockRows - part.first_col + warp * kUnitRows,
-                              tile_row, lane);
         if constexpr (kKind == Kind::parts && kPer == 1) {
           if (plan.n_parts > 1) {
-            meet<kTokens, kInt8Consumers>(a, plan, tile, consumer, acc[0], rows, ring.ones());
+            store_part<kTokens>(a, tile, block, warp, lane, acc[0]);
             continue;
           }
         }
+        const GemmPart& part = a.part_of(block);
+        const ResultRows rows(a, part, block * kBlockRows - part.first_col + warp * kUnitRows,
+                              tile_row, lane);
         store_sums<kTokens>(acc[m], rows, ring.ones());
       }
     }

@@ -77,11 +77,13 @@ void launch_tiles(const GemmArgs& args, const Int8Panel& panel, const Int8Panel&
 
 // One of the kernels above, and what a call would cost with it, in waves of tiles: a tile costs its
 // rows, and about 16 more, of two blocks a consumer 1.85 times as much (measured: fewer bytes for
-// an operation); parts that meet cost a few blocks.
+// an operation); parts that are stored cost a few
+// blocks.
 struct Choice {
   void (*launch)(const GemmArgs&, const Int8Panel&, const Int8Panel&, const GemmDevice&,
                  cudaStream_t);
   std::uint64_t cost;
+  bool has_parts;
 };
 
 template <int kTokens, int kPer, Kind kKind>
@@ -93,11 +95,11 @@ Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint32_t blocks = int8_blocks(args.panel.n_cols);
   const std::uint32_t units = parts > 1 ? args.units_per_split + kMeetingUnits : blocks;
   return {launch_tiles<kTokens, kPer, kKind>,
-          waves * (kTokens + 16) * (kPer == 2 ? 37 : 20) * units};
+          waves * (kTokens + 16) * (kPer == 2 ? 37 : 20) * units, parts > 1};
 }
 
 struct Best {
-  Choice choice = {nullptr, ~std::uint64_t{0}};
+  Choice choice = {nullptr, ~std::uint64_t{0}, false};
   void consider(const Choice& other) {
     if (other.cost < choice.cost) choice = other;
   }
@@ -105,7 +107,7 @@ struct Best {
 
 }  // namespace
 
-void launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDevice& device,
+bool launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDevice& device,
                       cudaStream_t stream) {
   Best best;
   best.consider(choice<160, 1, Kind::parts>(args, device));
@@ -120,6 +122,7 @@ void launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDe
     best.consider(choice<128, 2, Kind::whole>(args, device));
   }
   best.choice.launch(args, panel, {}, device, stream);
+  return best.choice.has_parts;
 }
 
 void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const Int8Panel& products,

@@ -21,7 +21,7 @@ static_assert(kBarrierBytes + 2 * 2 * kWidestTokens * 4 <= kHeaderBytes);
 static_assert(kWidestTokens <= Panel::kSpareRows);
 
 enum class Kind {
-  parts,    // tiles take a part of the inputs each, which meet in memory
+  parts,    // tiles take a part of the inputs each, or there is one part
   in_turn,  // a tile takes all parts, one after the other
   whole,    // there is one part
   gated     // half of a tile is rows of gate, half the same rows of up; one part

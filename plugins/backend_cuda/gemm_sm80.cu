@@ -30,19 +30,20 @@ __device__ __forceinline__ void load_stage(const Panel& panel, std::uint32_t til
     copy_async(stage + 16 * i, from + 8 * i, true);
 }
 
-// A part of a split product, as it is, for add_partials().
+// A part of a split product, as it is, where Sums looks for it.
 template <int kTokens>
 __device__ __forceinline__ void store_part(const GemmArgs& a, const float (&acc)[kTokens / 2],
-                                           std::uint32_t first_row, std::uint32_t split,
+                                           std::uint32_t tile, std::uint32_t split,
                                            std::uint32_t tile_row, int lane) {
-  const std::uint64_t stride = std::uint64_t{a.n_blocks} * kBlockRows;
+  const std::uint32_t first_row = a.panel.first_row / 8 * 8;
+  const std::uint32_t n_rows = a.panel.first_row - first_row + a.panel.n_rows;
+  const std::uint64_t block = std::uint64_t{split} * a.n_blocks + tile / kBlockUnits;
   float* to =
-      a.work + static_cast<std::uint64_t>(split) * a.panel.n_rows * stride + first_row + lane / 4;
+      a.work + block * a.block_rows * kBlockRows + tile % kBlockUnits * kUnitRows + lane / 4;
 #pragma unroll
   for (int i = 0; i < kTokens / 2; ++i) {
-    const std::uint32_t row = tile_row + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
-    const std::uint32_t token = row - a.panel.first_row;  // wraps where before it
-    if (token < a.panel.n_rows) to[token * stride + 8 * (i / 2 % 2)] = acc[i];
+    const std::uint32_t row = tile_row - first_row + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+    if (row < n_rows) to[row * kBlockRows + 8 * (i / 2 % 2)] = acc[i];
   }
 }
 
@@ -102,8 +103,8 @@ __global__ void __launch_bounds__(kThreads) gemm(GemmArgs a) {
   }
   copy_wait<0>();
   if (!has_rows) return;
-  if (a.work) {
-    store_part<kTokens>(a, acc, tile * kUnitRows, blockIdx.z, tile_row, lane);
+  if (a.n_splits > 1) {
+    store_part<kTokens>(a, acc, tile, blockIdx.z, tile_row, lane);
     return;
   }
   const ResultRows rows(a, a.parts[0], tile * kUnitRows, tile_row, lane);
@@ -117,34 +118,6 @@ __global__ void __launch_bounds__(kThreads) gemm(GemmArgs a) {
         rows.there(n));
   }
 #endif
-}
-
-// Four neighbouring columns of a row: adds the parts in order and finishes them.
-__global__ void add_partials(GemmArgs a) {
-  const std::uint32_t col = 4 * (blockIdx.y * blockDim.x + threadIdx.x);
-  const std::uint32_t n_cols = a.n_blocks * kBlockRows;
-  const std::uint32_t row = blockIdx.x;
-  if (col >= n_cols) return;
-  const auto* from =
-      reinterpret_cast<const float4*>(a.work + static_cast<std::uint64_t>(row) * n_cols + col);
-  float4 sum = *from;
-  for (std::uint32_t s = 1; s < a.n_splits; ++s) {
-    from += static_cast<std::uint64_t>(a.panel.n_rows) * n_cols / 4;
-    const float4 more = *from;
-    sum = {sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w};
-  }
-  const GemmPart& part = a.part_of(col / kBlockRows);
-  const float scale = part.weight.out_scale * a.panel.row_scale[a.panel.first_row + row];
-  const float values[4] = {sum.x, sum.y, sum.z, sum.w};
-  const std::uint32_t first = col - part.first_col;
-  float* to = part.to + row * part.stride + first;
-#pragma unroll
-  for (std::uint32_t i = 0; i < 4; ++i) {
-    if (first + i >= part.weight.n_rows) return;
-    float value = values[i] * scale;
-    if (part.bias) value += part.bias[first + i];
-    to[i] = a.store == Store::add ? to[i] + value : value;
-  }
 }
 
 template <Form kForm, int kTokens>
@@ -174,12 +147,8 @@ void launch_form(const GemmArgs& args, cudaStream_t stream) {
 void launch_gemm_sm80(const GemmArgs& args, cudaStream_t stream) {
   with_form(args.parts[0].weight.form,
             [&](auto form) { launch_form<decltype(form)::value>(args, stream); });
-  if (args.n_splits == 1) return;
-  const std::uint32_t columns = args.n_blocks * kBlockRows;
-  add_partials<<<dim3(args.panel.n_rows, (columns + 1023) / 1024), 256, 0, stream>>>(args);
-  launch_check("launching add_partials");
 }
 
-const void* gemm_sm80_kernel() { return reinterpret_cast<const void*>(add_partials); }
+const void* gemm_sm80_kernel() { return reinterpret_cast<const void*>(gemm<Form::q4, 32>); }
 
 }  // namespace dllm::cuda

@@ -72,10 +72,11 @@ void launch_tiles(const GemmArgs& args, const GemmDevice& device, cudaStream_t s
 struct Choice {
   void (*launch)(const GemmArgs&, const GemmDevice&, cudaStream_t);
   std::uint64_t cost;
+  bool has_parts;
 };
 
 // In waves of tiles: a tile costs its rows, and about 16 more for unpacking what is then used for
-// few; parts that meet cost kMeetingUnits.
+// few; parts that are stored cost kMeetingUnits.
 template <int kTokens, int kConsumers, Kind kKind>
 Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint64_t parts = kKind != Kind::parts ? 1 : args.n_splits;
@@ -85,11 +86,12 @@ Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint32_t units = kKind == Kind::in_turn ? args.n_units() + args.n_splits
                               : args.n_splits > 1    ? args.units_per_split + kMeetingUnits
                                                      : args.n_units();
-  return {launch_tiles<kTokens, kConsumers, kKind>, waves * (kTokens + 16) * kConsumers * units};
+  return {launch_tiles<kTokens, kConsumers, kKind>, waves * (kTokens + 16) * kConsumers * units,
+          parts > 1};
 }
 
 struct Best {
-  Choice choice = {nullptr, ~std::uint64_t{0}};
+  Choice choice = {nullptr, ~std::uint64_t{0}, false};
   void consider(const Choice& other) {
     if (other.cost < choice.cost) choice = other;
   }
@@ -97,7 +99,7 @@ struct Best {
 
 }  // namespace
 
-void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream) {
+bool launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream) {
   Best best;
   const auto consider = [&](const Choice& choice) { best.consider(choice); };
   if (args.n_consumers == 2) {
@@ -123,6 +125,7 @@ void launch_gemm_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream
     consider(choice<128, 2, Kind::in_turn>(args, device));
   }
   best.choice.launch(args, device, stream);
+  return best.choice.has_parts;
 }
 
 void launch_gated_sm90(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream) {

@@ -46,7 +46,7 @@ CudaBackend::Inputs CudaBackend::head_input(TensorView hidden, const Vector& nor
                                             const Matrix& output) {
   const EventTimer timer(profile_, Stage::head, "head_norm", stream_.get());
   const Product product[] = {{output.packed(), {}}};
-  return inputs_for(product, rows_of(hidden), norm.values(), eps);
+  return inputs_for(product, summed_rows_of(hidden), norm.values(), eps);
 }
 
 // Logits of rows [first_row, first_row + n_rows) of the inputs to rows from to_row of logits_.
@@ -57,7 +57,7 @@ void CudaBackend::logits_to(const Matrix& output, const Inputs& inputs, std::uin
   timer.add_work(2.0 * n_rows * output.n_rows() * output.n_cols(),
                  static_cast<double>(output.packed().bytes()));
   const Product product[] = {{output.packed(), {to, output.n_rows()}}};
-  multiply(product, inputs.rows(first_row, n_rows));
+  multiply(product, inputs.rows(first_row, n_rows), false);
 }
 
 // Requests and their ids, where the device reads them.

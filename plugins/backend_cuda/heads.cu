@@ -6,6 +6,7 @@
 #include "kernel_loading.hpp"
 #include "launch.cuh"
 #include "row_scale.cuh"
+#include "sums.cuh"
 
 namespace dllm::cuda {
 namespace {
@@ -54,17 +55,29 @@ __device__ __forceinline__ Pair pair_of(const Rotation& rotation, std::uint32_t 
   return {2 * p, 2 * p + 1};
 }
 
+// Column `col` of a row: what is there, or its sums.
+__device__ __forceinline__ float value_of(const HeadJob& job, std::uint32_t row,
+                                          std::uint32_t col) {
+  const Sums& sums = job.sums;
+  if (sums.n == 0) return job.from.values[static_cast<std::uint64_t>(row) * job.from.n_cols + col];
+  const float* part = sums.parts + sums.place(row, col);
+  float total = *part;
+  for (std::uint32_t s = 1; s < sums.n; ++s) total += *(part += sums.part_floats);
+  return total * scale_of(sums, row) + (sums.bias ? sums.bias[col] : 0);
+}
+
 template <int kPairs>
 struct Head {
   float2 values[kPairs];  // pair lane + 32 i
 
-  __device__ __forceinline__ void load(const float* from, const Rotation& rotation,
+  // The head whose first column is `first`.
+  __device__ __forceinline__ void load(const HeadJob& job, std::uint32_t row, std::uint32_t first,
                                        std::uint32_t head_dim, std::uint32_t lane) {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      const Pair pair = pair_of(rotation, lane + 32 * i);
-      values[i].x = pair.first < head_dim ? from[pair.first] : 0;
-      values[i].y = pair.second < head_dim ? from[pair.second] : 0;
+      const Pair pair = pair_of(job.rotation, lane + 32 * i);
+      values[i].x = pair.first < head_dim ? value_of(job, row, first + pair.first) : 0;
+      values[i].y = pair.second < head_dim ? value_of(job, row, first + pair.second) : 0;
     }
   }
 
@@ -159,7 +172,7 @@ __global__ void __launch_bounds__(kThreads) prepare_heads(HeadJobs jobs) {
     float* from =
         job.from.values + static_cast<std::uint64_t>(row) * job.from.n_cols + head * jobs.head_dim;
     Head<kPairs> values;
-    values.load(from, job.rotation, jobs.head_dim, lane);
+    values.load(job, row, head * jobs.head_dim, jobs.head_dim, lane);
     if (job.rotation.head_norm) values.norm(job.rotation, jobs.head_dim, lane);
     if (job.rotation.table) values.rotate(job.rotation, row, lane);
     if (!job.to.values) return values.store(from, job.rotation, jobs.head_dim, lane);
@@ -176,6 +189,55 @@ constexpr std::uint32_t kGroup = HeadRows::kGroup;  // heads of a warp, and dime
 
 __device__ __forceinline__ float4 load4(const float* from) {
   return *reinterpret_cast<const float4*>(from);
+}
+
+// Four neighbouring columns of each of a group's heads, of which `n` exist, from column `col` of a
+// row; the others get those of the first. `kParts`: of the sums, all read before the first is
+// added; 0: any number, also none. Written for few instructions: they are cold.
+template <int kParts>
+__device__ __forceinline__ void load_group(const HeadJob& job, std::uint32_t row, std::uint32_t col,
+                                           std::uint32_t head_dim, std::uint32_t n,
+                                           float4 (&x)[kGroup]) {
+  const Sums& sums = job.sums;
+  const bool plain = kParts == 0 && sums.n == 0;
+  const float* from =
+      plain ? job.from.values + static_cast<std::uint64_t>(row) * job.from.n_cols + col
+            : sums.parts + sums.place(row, col);
+  const std::uint64_t step = plain ? head_dim : sums.place(0, head_dim);
+  const auto load = [&](float4(&to)[kGroup]) {
+#pragma unroll
+    for (std::uint32_t h = 0; h < kGroup; ++h) to[h] = load4(from + (h < n ? h : 0) * step);
+    from += sums.part_floats;
+  };
+  const auto add = [&](const float4(&more)[kGroup]) {
+#pragma unroll
+    for (std::uint32_t h = 0; h < kGroup; ++h)
+      x[h] = {x[h].x + more[h].x, x[h].y + more[h].y, x[h].z + more[h].z, x[h].w + more[h].w};
+  };
+  load(x);
+  if (plain) return;
+  const float scale = scale_of(sums, row);
+  if constexpr (kParts > 1) {
+    float4 more[kParts - 1][kGroup];
+#pragma unroll
+    for (auto& each : more) load(each);
+#pragma unroll
+    for (const auto& each : more) add(each);
+  } else {
+#pragma unroll 1
+    for (std::uint32_t s = 1; s < sums.n; ++s) {
+      float4 more[kGroup];
+      load(more);
+      add(more);
+    }
+  }
+#pragma unroll
+  for (std::uint32_t h = 0; h < kGroup; ++h) {
+    float4 bias = {};
+    if (sums.bias) bias = load4(sums.bias + col + (h < n ? h : 0) * head_dim);
+    x[h] = {x[h].x * scale + bias.x, x[h].y * scale + bias.y, x[h].z * scale + bias.z,
+            x[h].w * scale + bias.w};
+  }
 }
 
 // Four dimensions from `d` of a head, rotated: pairs of neighbours, or with the lane that holds the
@@ -207,7 +269,9 @@ __device__ __forceinline__ float4 rotated_four(float4 x, const Rotation& rotatio
   return {out[0], out[1], out[2], out[3]};
 }
 
-__global__ void __launch_bounds__(kThreads) prepare_whole_heads(HeadJobs jobs) {
+template <int kParts>
+__global__ void __launch_bounds__(kThreads, kParts == 3 ? 2 : 4)
+    prepare_whole_heads(HeadJobs jobs) {
   wait_for_predecessor();
   let_successor_start();
   const std::uint32_t lane = threadIdx.x % 32;
@@ -224,12 +288,13 @@ __global__ void __launch_bounds__(kThreads) prepare_whole_heads(HeadJobs jobs) {
     const std::uint32_t first_head = item % n_groups * kGroup;
     const std::uint32_t d = 4 * lane;
     const bool exists = d < jobs.head_dim;
-    const float* from = job.from.values + static_cast<std::uint64_t>(row) * job.from.n_cols +
-                        first_head * jobs.head_dim + d;
     float4 x[kGroup];
+    load_group<kParts>(job, row, first_head * jobs.head_dim + (exists ? d : 0), jobs.head_dim,
+                       job.n_heads - first_head, x);
+    if (!exists) {
 #pragma unroll
-    for (std::uint32_t h = 0; h < kGroup; ++h)
-      x[h] = exists && first_head + h < job.n_heads ? load4(from + h * jobs.head_dim) : float4{};
+      for (float4& each : x) each = {};
+    }
     if (job.rotation.table) {
       const std::uint32_t half = job.rotation.n_rot / 2;
       const auto* table = reinterpret_cast<const float*>(job.rotation.table + row * half);
@@ -252,7 +317,7 @@ __global__ void __launch_bounds__(kThreads) prepare_whole_heads(HeadJobs jobs) {
               max(__float_as_uint(x[h].z) & kSign, __float_as_uint(x[h].w) & kSign));
       const float scale =
           row_scale(__uint_as_float(__reduce_max_sync(0xFFFFFFFFu, most)), kValueExponent);
-      const float inverse = 1.0f / scale;
+      const float inverse = inverse_of(scale);
       if (first_head + h >= job.n_heads) continue;
       largest_scale = max(largest_scale, __float_as_uint(scale));
       const std::uint64_t place = static_cast<std::uint64_t>(first_head + h) * job.to.n_rows + row;
@@ -279,8 +344,22 @@ bool are_whole(const HeadJobs& jobs) {
     const Rotation& rotation = jobs.job[j].rotation;
     const bool rotates_whole = !rotation.table || rotation.n_rot == jobs.head_dim;
     if (!rotates_whole || rotation.head_norm || !jobs.job[j].to.values) return false;
+    // Heads of a group are equally far from each other.
+    if (jobs.job[j].sums.n > 0 && jobs.head_dim % Sums::kBlockCols != 0) return false;
   }
   return true;
+}
+
+// Two parts are usual where keys and values are as wide as queries, three where they are not.
+static auto whole_heads_kernel(const HeadJobs& jobs) {
+  const auto all_have = [&](std::uint32_t n) {
+    for (int j = 0; j < jobs.count; ++j)
+      if (jobs.job[j].sums.n != n) return false;
+    return true;
+  };
+  return all_have(2)   ? prepare_whole_heads<2>
+         : all_have(3) ? prepare_whole_heads<3>
+                       : prepare_whole_heads<0>;
 }
 
 void launch_angles(const std::int32_t* positions, std::uint32_t n_rows, const RopeParams& params,
@@ -299,7 +378,7 @@ void launch_heads(const HeadJobs& jobs, cudaStream_t stream) {
     items += job.from.n_rows * (whole ? (job.n_heads + kGroup - 1) / kGroup : job.n_heads);
   }
   if (items == 0) return;
-  const auto kernel = whole                  ? prepare_whole_heads
+  const auto kernel = whole                  ? whole_heads_kernel(jobs)
                       : jobs.head_dim <= 64  ? prepare_heads<1>
                       : jobs.head_dim <= 128 ? prepare_heads<2>
                                              : prepare_heads<4>;

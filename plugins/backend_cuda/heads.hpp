@@ -40,13 +40,15 @@ struct Rotation {
   float head_norm_eps = 0;
 };
 
-/// One of the matrices of a launch: rows `from`, to heads `to`, or in place where `to` has no
-/// values.
+/// One of the matrices of a launch: rows `from` with their sums, to heads `to`, or in place where
+/// `to` has no values (then there are no sums). Sums replace what the rows hold, and are not stored
+/// there.
 struct HeadJob {
   Rows from;
   std::uint32_t n_heads = 0;
   Rotation rotation;
   HeadRows to;
+  Sums sums;
 };
 
 constexpr int kMostHeadJobs = 3;

@@ -38,7 +38,7 @@ struct Int8Panel {
 };
 
 /// As launch_prepare() of rows.hpp.
-void launch_prepare(Rows x, const float* norm, float eps, const Int8Panel& panel,
+void launch_prepare(const SummedRows& x, const float* norm, float eps, const Int8Panel& panel,
                     cudaStream_t stream);
 
 }  // namespace dllm::cuda

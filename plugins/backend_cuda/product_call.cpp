@@ -23,6 +23,7 @@ Products CudaBackend::way_of(const Packed& weight) const {
 
 void CudaBackend::place_input(InputMemory& memory, Products way, std::uint32_t n_rows,
                               std::uint32_t n_cols, Inputs& inputs) {
+  sums_.settle_all();  // their row scales may lie where this input's will
   const std::uint32_t padded_rows = Panel::padded(n_rows);
   if (&memory == &input_) prepared_ = {};
   if (way == Products::int8) {
@@ -38,16 +39,17 @@ void CudaBackend::place_input(InputMemory& memory, Products way, std::uint32_t n
   inputs.f16 = {memory.values.as<__half>(), memory.scales.as<float>(), n_rows, n_cols, padded_rows};
 }
 
-CudaBackend::Inputs CudaBackend::inputs_for(std::span<const Product> products, Rows x,
+CudaBackend::Inputs CudaBackend::inputs_for(std::span<const Product> products, const SummedRows& x,
                                             const float* norm, float eps) {
   const Products way = way_of(products[0].weight);
   Inputs inputs;
-  if (!norm && way == Products::f16 && prepared_.rows.values == x.values &&
-      prepared_.rows.n_cols == x.n_cols && prepared_.rows.n_rows >= x.n_rows) {
+  const Rows& rows = x.rows;
+  if (!norm && way == Products::f16 && x.sums.n == 0 && prepared_.rows.values == rows.values &&
+      prepared_.rows.n_cols == rows.n_cols && prepared_.rows.n_rows >= rows.n_rows) {
     inputs.f16 = prepared_.panel;
-    return inputs.rows(0, x.n_rows);
+    return inputs.rows(0, rows.n_rows);
   }
-  place_input(input_, way, x.n_rows, x.n_cols, inputs);
+  place_input(input_, way, rows.n_rows, rows.n_cols, inputs);
   if (way == Products::int8) {
     launch_prepare(x, norm, eps, inputs.int8, stream_.get());
   } else {
@@ -57,15 +59,16 @@ CudaBackend::Inputs CudaBackend::inputs_for(std::span<const Product> products, R
 }
 
 // As many together as a launch takes. All of a backend's matrices are multiplied in one way.
-void CudaBackend::multiply(std::span<const Product> products, const Inputs& inputs) {
+void CudaBackend::multiply(std::span<const Product> products, const Inputs& inputs, bool may_wait) {
   for (; !products.empty(); products = products.subspan(std::min(products.size(), kMost))) {
     const std::span<const Product> now = products.first(std::min(products.size(), kMost));
-    if (way_of(now[0].weight) == Products::int8) {
-      launch_gemm_int8(now, inputs.int8, gemm_work(inputs.int8.n_rows), gemm_device_,
-                       stream_.get());
-    } else {
-      launch_gemm(now, inputs.f16, gemm_work(inputs.f16.n_rows), gemm_device_, stream_.get());
-    }
+    const bool int8 = way_of(now[0].weight) == Products::int8;
+    sums_.settle_all();
+    reserve_gemm_work(int8 ? inputs.int8.n_rows : inputs.f16.n_rows);
+    auto* work = gemm_work_.as<float>();
+    sums_.add(int8 ? launch_gemm_int8(now, inputs.int8, work, gemm_device_, stream_.get())
+                   : launch_gemm(now, inputs.f16, work, gemm_device_, stream_.get()),
+              may_wait);
   }
 }
 

@@ -71,10 +71,11 @@ Rotation Rotations::take(const Rows& rows, cudaStream_t stream) {
 }
 
 void Rotations::rotate(const RopeCall& call, cudaStream_t stream) {
+  sums_.settle(call.x.values);
   HeadJobs jobs;
   jobs.head_dim = call.params.head_dim;
   jobs.count = 1;
-  jobs.job[0] = {call.x, call.params.n_heads, rotation_of(call, stream), {}};
+  jobs.job[0] = {call.x, call.params.n_heads, rotation_of(call, stream), {}, {}};
   launch_heads(jobs, stream);
 }
 

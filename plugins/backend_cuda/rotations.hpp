@@ -15,6 +15,7 @@
 #include "device_memory.hpp"
 #include "dllm/backend.hpp"
 #include "heads.hpp"
+#include "waiting_sums.hpp"
 
 namespace dllm::cuda {
 
@@ -28,6 +29,9 @@ struct RopeCall {
 
 class Rotations {
  public:
+  /// Rows are rotated when what waits in `sums` for them has been added.
+  explicit Rotations(WaitingSums& sums) : sums_(sums) {}
+
   /// Bytes of tables() for steps of `n_rows` rows.
   static std::uint64_t table_bytes(std::uint64_t n_rows, std::uint64_t n_rot);
   /// The caller keeps it large enough, and does not move it inside a step.
@@ -55,6 +59,7 @@ class Rotations {
   Rotation rotation_of(const RopeCall& call, cudaStream_t stream);
   const float2* angles_of(const RopeCall& call, cudaStream_t stream);
 
+  WaitingSums& sums_;
   bool in_step_ = false;
   std::vector<RopeCall> waiting_;
   std::vector<Angles> angles_;  // what the places of tables_ hold, for this step

@@ -13,9 +13,11 @@ __device__ __forceinline__ float row_scale(float largest, int exponent) {
   return __uint_as_float(static_cast<unsigned>(max(of_largest - exponent, -126) + 127) << 23);
 }
 
-/// 1 over such a power of two, exactly; NaN stays NaN.
+/// 1 over such a power of two, exactly; NaN stays NaN. 1 over 2^127 is below the smallest normal.
 __device__ __forceinline__ float inverse_of(float scale) {
-  return scale == scale ? __uint_as_float((254u << 23) - __float_as_uint(scale)) : scale;
+  constexpr unsigned kLeast = 1u << 22;  // 2^-127
+  return scale == scale ? __uint_as_float(max((254u << 23) - __float_as_uint(scale), kLeast))
+                        : scale;
 }
 
 /// The int8 step of values up to `largest`, and 1 over it; 0 where they could not be told from 0

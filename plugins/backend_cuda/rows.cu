@@ -7,6 +7,7 @@
 #include "reduce.cuh"
 #include "row_scale.cuh"
 #include "rows.hpp"
+#include "sums.cuh"
 
 namespace dllm::cuda {
 namespace {
@@ -36,10 +37,11 @@ __global__ void embed(DType dtype, const std::uint8_t* table, std::uint64_t row_
 struct Chunk {
   float values[kChunk];
 
-  // Columns [first, first + 8) of a row; zeros beyond its end.
+  // Columns [first, first + 8) of a row; zeros beyond its end. `kEven`: the row has all of them.
+  template <bool kEven = false>
   __device__ __forceinline__ void load(const float* row, std::uint32_t first,
                                        std::uint32_t n_cols) {
-    if (n_cols % 4 == 0 && first + kChunk <= n_cols) {
+    if (kEven || (n_cols % 4 == 0 && first + kChunk <= n_cols)) {
       const auto* from = reinterpret_cast<const float4*>(row + first);
       const float4 a = from[0];
       const float4 b = from[1];
@@ -52,12 +54,27 @@ struct Chunk {
     for (std::uint32_t i = 0; i < kChunk; ++i) values[i] = first + i < n_cols ? row[first + i] : 0;
   }
 
+  template <bool kEven>
+  __device__ __forceinline__ void store(float* row, std::uint32_t first,
+                                        std::uint32_t n_cols) const {
+    if (kEven || (n_cols % 4 == 0 && first + kChunk <= n_cols)) {
+      auto* to = reinterpret_cast<float4*>(row + first);
+      to[0] = {values[0], values[1], values[2], values[3]};
+      to[1] = {values[4], values[5], values[6], values[7]};
+      return;
+    }
+#pragma unroll
+    for (std::uint32_t i = 0; i < kChunk; ++i)
+      if (first + i < n_cols) row[first + i] = values[i];
+  }
+
   // Sum of squares; in double where f32 cannot hold it.
   __device__ __forceinline__ double square() const {
     float sum = 0;
 #pragma unroll
     for (const float value : values) sum += value * value;
-    if (sum > 1e-30f && sum < INFINITY) return static_cast<double>(sum);
+    if (sum > 1e-30f && sum < INFINITY) [[likely]]
+      return static_cast<double>(sum);
     double exact = 0;
 #pragma unroll
     for (const float value : values)
@@ -78,21 +95,37 @@ struct RowSize {
   }
 };
 
+// What panels are made of. load() is for the first walk over a row, again() for the second.
+// `kEven`: rows are a multiple of 16 long and held by a block, so that nothing else has to be asked
+// or fetched.
+
 // x, times the norm's weights where there are some.
+template <bool kEvenRows>
 struct Plain {
+  static constexpr bool kEven = kEvenRows;
   Rows x;
   const float* norm;
   using Ahead = Chunk;  // what no kernel writes and is read before waiting for those before
 
   __device__ __forceinline__ Ahead ahead(std::uint32_t first) const {
     Chunk weights;
-    if (norm) weights.load(norm, first, x.n_cols);
+    if (norm) weights.load<kEven>(norm, first, x.n_cols);
     return weights;
   }
   __device__ __forceinline__ Chunk load(std::uint32_t first, const Ahead& weights,
                                         RowSize* size) const {
     Chunk chunk;
-    chunk.load(x.values + static_cast<std::uint64_t>(blockIdx.x) * x.n_cols, first, x.n_cols);
+    chunk.load<kEven>(row(), first, x.n_cols);
+    return weighed(chunk, weights, size);
+  }
+  __device__ __forceinline__ Chunk again(std::uint32_t first, const Ahead& weights) const {
+    return load(first, weights, nullptr);
+  }
+
+  __device__ __forceinline__ float* row() const {
+    return x.values + static_cast<std::uint64_t>(blockIdx.x) * x.n_cols;
+  }
+  __device__ __forceinline__ Chunk weighed(Chunk chunk, const Ahead& weights, RowSize* size) const {
     if (!norm) return chunk;
     if (size) size->squares += chunk.square();
 #pragma unroll
@@ -101,8 +134,44 @@ struct Plain {
   }
 };
 
+// The same of rows whose sums are not added yet: the first walk adds them and stores the row.
+// `kParts`: of the sums; 0: any number.
+template <int kParts, bool kEvenRows>
+struct Summed {
+  static constexpr bool kEven = kEvenRows;
+  Plain<kEven> plain;
+  Sums sums;
+  struct Ahead {
+    Chunk weights;
+    const float* parts;
+  };
+
+  __device__ __forceinline__ Ahead ahead(std::uint32_t first) const {
+    return {plain.ahead(first), sums.parts + sums.place(blockIdx.x, first)};
+  }
+  __device__ __forceinline__ Chunk load(std::uint32_t first, const Ahead& ahead,
+                                        RowSize* size) const {
+    const std::uint32_t n_cols = plain.x.n_cols;
+    const float scale = scale_of(sums, blockIdx.x);
+    Chunk chunk = {};
+    if (sums.adds) chunk.load<kEven>(plain.row(), first, n_cols);
+    const Eight total = total_of<kParts>(sums, ahead.parts);
+    Chunk bias = {};
+    if (sums.bias) bias.load<kEven>(sums.bias, first, n_cols);
+#pragma unroll
+    for (std::uint32_t i = 0; i < kChunk; ++i)
+      chunk.values[i] += total.values[i] * scale + bias.values[i];
+    chunk.store<kEven>(plain.row(), first, n_cols);
+    return plain.weighed(chunk, ahead.weights, size);
+  }
+  __device__ __forceinline__ Chunk again(std::uint32_t first, const Ahead& ahead) const {
+    return plain.again(first, ahead.weights);
+  }
+};
+
 // silu(gate) * up.
 struct Gated {
+  static constexpr bool kEven = false;
   Rows gate;
   Rows up;
   struct Ahead {};
@@ -118,6 +187,9 @@ struct Gated {
     for (std::uint32_t i = 0; i < kChunk; ++i)
       chunk.values[i] = chunk.values[i] / (1.0f + expf(-chunk.values[i])) * other.values[i];
     return chunk;
+  }
+  __device__ __forceinline__ Chunk again(std::uint32_t first, Ahead ahead) const {
+    return load(first, ahead, nullptr);
   }
 };
 
@@ -158,7 +230,7 @@ __device__ __forceinline__ float product_scale(double bound) {
 // Two walks over the row. A thread keeps its first kHeld chunks, the second walk finds the rest in
 // the cache.
 template <typename Source, int kHeld>
-__global__ void __launch_bounds__(kPanelThreads)
+__global__ void __launch_bounds__(kPanelThreads, Source::kEven ? 2 : 1)
     fill_panel(Source source, bool has_norm, float eps, double per_col, Panel panel,
                ProductScale products) {
   __shared__ RowSize shared[kPanelThreads / 32];
@@ -182,8 +254,9 @@ __global__ void __launch_bounds__(kPanelThreads)
     if (first + i * kStep < panel.n_cols) held[i] = source.load(first + i * kStep, ahead[i], &size);
 #pragma unroll
   for (const Chunk& chunk : held) look(chunk);
-  for (std::uint32_t k = first + kHeld * kStep; k < panel.n_cols; k += kStep)
-    look(source.load(k, source.ahead(k), &size));
+  if constexpr (!Source::kEven)
+    for (std::uint32_t k = first + kHeld * kStep; k < panel.n_cols; k += kStep)
+      look(source.load(k, source.ahead(k), &size));
   size = over_block<kPanelThreads>(size, products.scale != nullptr, shared);
   float factor = 1;
   if (has_norm)
@@ -205,8 +278,9 @@ __global__ void __launch_bounds__(kPanelThreads)
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
     if (first + i * kStep < n_cols) store(held[i], first + i * kStep);
-  for (std::uint32_t k = first + kHeld * kStep; k < n_cols; k += kStep)
-    store(source.load(k, source.ahead(k), nullptr), k);
+  if constexpr (!Source::kEven)
+    for (std::uint32_t k = first + kHeld * kStep; k < n_cols; k += kStep)
+      store(source.again(k, source.ahead(k)), k);
   if (threadIdx.x != 0) return;
   panel.row_scale[blockIdx.x] = scale;
   if (products.scale)
@@ -219,9 +293,15 @@ struct Sixteen {
   Chunk low;
   Chunk high;
 
-  __device__ __forceinline__ void load(const Plain& source, std::uint32_t first, RowSize* size) {
+  template <typename Source>
+  __device__ __forceinline__ void load(const Source& source, std::uint32_t first, RowSize* size) {
     low = source.load(first, source.ahead(first), size);
     high = source.load(first + kChunk, source.ahead(first + kChunk), size);
+  }
+  template <typename Source>
+  __device__ __forceinline__ void again(const Source& source, std::uint32_t first) {
+    low = source.again(first, source.ahead(first));
+    high = source.again(first + kChunk, source.ahead(first + kChunk));
   }
 
   __device__ __forceinline__ float value(std::uint32_t i) const {
@@ -254,9 +334,9 @@ struct Sixteen {
 };
 
 // As fill_panel(): a thread takes 16 inputs at a time, and whole warps every turn.
-template <int kHeld>
+template <typename Source, int kHeld>
 __global__ void __launch_bounds__(kInt8Threads)
-    fill_int8_panel(Plain source, bool has_norm, float eps, Int8Panel panel) {
+    fill_int8_panel(Source source, bool has_norm, float eps, Int8Panel panel) {
   __shared__ RowSize shared[kInt8Threads / 32];
   wait_for_predecessor();
   let_successor_start();
@@ -280,7 +360,13 @@ __global__ void __launch_bounds__(kInt8Threads)
   const std::uint32_t warp_first = first - 2 * kChunk * (threadIdx.x % 32);
   for (std::uint32_t at = kHeld * kStep; warp_first + at < panel.n_cols; at += kStep) {
     Sixteen inputs = {};
-    if (first + at < panel.n_cols) inputs.load(source, first + at, nullptr);
+    if (first + at < panel.n_cols) {
+      if (has_norm) {
+        inputs.again(source, first + at);
+      } else {
+        inputs.load(source, first + at, nullptr);
+      }
+    }
     inputs.store(panel, first + at, factor);
   }
 }
@@ -293,6 +379,17 @@ __global__ void copy_rows(Rows from, const std::int32_t* rows, Rows to) {
   for (std::uint32_t k = threadIdx.x; k < to.n_cols; k += blockDim.x) target[k] = source[k];
 }
 
+// The usual rows, and four parts of their sums, have kernels of fewer instructions.
+template <typename With>
+void with_source(const SummedRows& x, const float* norm, const With& with) {
+  const bool even = x.rows.n_cols % (2 * kChunk) == 0 && x.rows.n_cols <= kChunk * kPanelThreads;
+  const Plain<true> usual = {x.rows, norm};
+  const Plain<false> any = {x.rows, norm};
+  if (x.sums.n == 0) return even ? with(usual) : with(any);
+  if (even && x.sums.n == 4) return with(Summed<4, true>{usual, x.sums});
+  with(Summed<0, false>{any, x.sums});
+}
+
 }  // namespace
 
 void launch_embed(DType dtype, const std::uint8_t* table, std::uint64_t row_bytes,
@@ -303,10 +400,13 @@ void launch_embed(DType dtype, const std::uint8_t* table, std::uint64_t row_byte
          n_table_rows, ids, out);
 }
 
-void launch_prepare(Rows x, const float* norm, float eps, Panel panel, cudaStream_t stream,
-                    ProductScale products) {
-  launch("launching prepare", fill_panel<Plain, 1>, x.n_rows, kPanelThreads, 0, stream,
-         Plain{x, norm}, norm != nullptr, eps, 1.0 / x.n_cols, panel, products);
+void launch_prepare(const SummedRows& x, const float* norm, float eps, Panel panel,
+                    cudaStream_t stream, ProductScale products) {
+  with_source(x, norm, [&](const auto& source) {
+    launch("launching prepare", fill_panel<std::decay_t<decltype(source)>, 1>, x.rows.n_rows,
+           kPanelThreads, 0, stream, source, norm != nullptr, eps, 1.0 / x.rows.n_cols, panel,
+           products);
+  });
 }
 
 void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream) {
@@ -316,10 +416,12 @@ void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream) {
          0.0f, 0.0, panel, ProductScale{});
 }
 
-void launch_prepare(Rows x, const float* norm, float eps, const Int8Panel& panel,
+void launch_prepare(const SummedRows& x, const float* norm, float eps, const Int8Panel& panel,
                     cudaStream_t stream) {
-  launch("launching prepare", fill_int8_panel<1>, x.n_rows, kInt8Threads, 0, stream, Plain{x, norm},
-         norm != nullptr, eps, panel);
+  with_source(x, norm, [&](const auto& source) {
+    launch("launching prepare", fill_int8_panel<std::decay_t<decltype(source)>, 1>, x.rows.n_rows,
+           kInt8Threads, 0, stream, source, norm != nullptr, eps, panel);
+  });
 }
 
 void launch_copy_rows(Rows from, const std::int32_t* rows, Rows to, cudaStream_t stream) {

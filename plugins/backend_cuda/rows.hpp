@@ -5,17 +5,11 @@
 
 #include <cstdint>
 
+#include "device_rows.hpp"
 #include "dllm/backend.hpp"
 #include "gemm.hpp"
 
 namespace dllm::cuda {
-
-/// A [n_rows, n_cols] f32 matrix on the device.
-struct Rows {
-  float* values = nullptr;
-  std::uint32_t n_rows = 0;
-  std::uint32_t n_cols = 0;
-};
 
 /// out[r] = table[ids[r]]; an id outside the table gives NaN.
 void launch_embed(DType dtype, const std::uint8_t* table, std::uint64_t row_bytes,
@@ -30,10 +24,10 @@ struct ProductScale {
   double factor = 0;
 };
 
-/// Panel of RMSNorm(x) (`norm` not null; x * w / sqrt(mean(x^2) + eps)) or of x itself. `products`:
-/// of two results of the panel's row.
-void launch_prepare(Rows x, const float* norm, float eps, Panel panel, cudaStream_t stream,
-                    ProductScale products = {});
+/// Panel of RMSNorm(x) (`norm` not null; x * w / sqrt(mean(x^2) + eps)) or of x itself, once its
+/// sums are added: then x's rows hold them. `products`: of two results of the panel's row.
+void launch_prepare(const SummedRows& x, const float* norm, float eps, Panel panel,
+                    cudaStream_t stream, ProductScale products = {});
 
 /// Panel of silu(gate) * up.
 void launch_swiglu(Rows gate, Rows up, Panel panel, cudaStream_t stream);

@@ -274,8 +274,8 @@ class Backend {
   /// Rotates x in place. x: [positions.size(), n_heads * head_dim].
   virtual void rope(TensorView x, const IndexList& positions, const RopeParams& params) = 0;
   /// out = softmax(scale q k^T) v per span and head. q, out: [., n_heads * head_dim];
-  /// k, v: [., n_kv_heads * head_dim]. out must not alias. What q and k hold afterwards is not
-  /// specified: a backend may rotate them only on their way in.
+  /// k, v: [., n_kv_heads * head_dim]. out must not alias. What q, k and v hold afterwards is not
+  /// specified: a backend may finish them only on their way in.
   virtual void attention(TensorView q, TensorView k, TensorView v, const AttentionSpans& spans,
                          const AttentionParams& params, TensorView out) = 0;
   /// residual += W x (+ bias). x: [n, in], residual: [n, out].
