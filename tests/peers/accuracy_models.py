@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from make_tiny_gguf import TinyModel, write_tiny_model
+from make_tiny_gguf import TinyModel, matrix_type, write_tiny_model
 from quant_blocks import TYPES
 from quantise import QUANTISERS, quantise
 from reference_forward import GgufContents
@@ -79,11 +79,16 @@ def cases():
 
 
 def round_demo_model(source, kind, path):
-    """A copy of the file with every matrix rounded to `kind`; metadata, norms and biases as they are."""
+    """A copy of the file with every matrix rounded to `kind`, or to the mix Q4_K_M; metadata, norms and biases as
+    they are."""
     contents = GgufContents(source)
+    arch = contents.metadata["general.architecture"]
+    model = TinyModel(arch, layers=contents.metadata[f"{arch}.block_count"], quant=kind,
+                      tied="output.weight" not in contents.tensors)
     infos, data = b"", b""
     for name, values in contents.tensors.items():
-        stored = kind if values.ndim == 2 else "F32"
+        layer = int(name.split(".")[1]) if name.startswith("blk.") else 0
+        stored = matrix_type(model, name, layer) if values.ndim == 2 else "F32"
         blocks = quantise(stored, values).tobytes()
         shape = values.shape[::-1]
         infos += struct.pack("<Q", len(name)) + name.encode()

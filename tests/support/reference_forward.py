@@ -133,8 +133,12 @@ class ReferenceModel:
         rotated[:, :, second] = x[:, :, first] * sin + x[:, :, second] * cos
         return rotated
 
+    def product(self, name, x):
+        """Of a matrix with rows; a subclass may round both."""
+        return x @ self.tensors[name].T
+
     def project(self, layer, name, x, n_heads):
-        y = x @ self.tensors[f"blk.{layer}.{name}.weight"].T
+        y = self.product(f"blk.{layer}.{name}.weight", x)
         y = y + self.tensors.get(f"blk.{layer}.{name}.bias", 0.0)
         return y.reshape(len(x), n_heads, self.head_dim)
 
@@ -148,13 +152,13 @@ class ReferenceModel:
             kv = head * self.kv_heads // self.heads
             weights = softmax(q[:, head] @ k[:, kv].T / np.sqrt(self.head_dim))
             out[:, head] = weights @ v[:, kv]
-        return out.reshape(len(x), -1) @ self.tensors[f"blk.{layer}.attn_output.weight"].T
+        return self.product(f"blk.{layer}.attn_output.weight", out.reshape(len(x), -1))
 
     def feed_forward(self, layer, x):
         f = rms_norm(x, self.tensors[f"blk.{layer}.ffn_norm.weight"], self.eps)
-        gate = f @ self.tensors[f"blk.{layer}.ffn_gate.weight"].T
-        up = f @ self.tensors[f"blk.{layer}.ffn_up.weight"].T
-        return (silu(gate) * up) @ self.tensors[f"blk.{layer}.ffn_down.weight"].T
+        gate = self.product(f"blk.{layer}.ffn_gate.weight", f)
+        up = self.product(f"blk.{layer}.ffn_up.weight", f)
+        return self.product(f"blk.{layer}.ffn_down.weight", silu(gate) * up)
 
     def logits(self, ids, positions=None):
         positions = range(len(ids)) if positions is None else positions
@@ -163,8 +167,8 @@ class ReferenceModel:
             x = x + self.attend(layer, x, positions)
             x = x + self.feed_forward(layer, x)
         x = rms_norm(x, self.tensors["output_norm.weight"], self.eps)
-        output = self.tensors.get("output.weight", self.tensors["token_embd.weight"])
-        return x @ output.T
+        return self.product("output.weight" if "output.weight" in self.tensors
+                            else "token_embd.weight", x)
 
     def scores(self, ids, wanted):
         """The logits that score each wanted position."""
