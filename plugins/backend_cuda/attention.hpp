@@ -7,6 +7,7 @@
 
 #include "dllm/backend.hpp"
 #include "heads.hpp"
+#include "int8_panel.hpp"
 #include "rows.hpp"
 
 namespace dllm::cuda {
@@ -25,13 +26,20 @@ struct SpanList {
   bool all_short = false;  // whatever the list holds when this runs
 };
 
-/// Definitions: Backend::attention. Queries that see no key get zeros. `panel`: of `out`, too,
-/// where has_panel(); no values: not wanted.
-void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
-                      const SpanList& spans, const AttentionParams& params, Rows out,
-                      const Panel& panel, const GemmDevice& device, cudaStream_t stream);
+/// Where attention's result goes: rows, and the same as a product's input where has_panel().
+struct AttentionOut {
+  Rows rows;
+  Panel panel;     // no values: not wanted
+  Int8Panel int8;  // no codes: not wanted
+};
 
-/// Whether attention of these heads can write its result as a panel. It needs v's group_scale.
-bool has_panel(const HeadJobs& jobs, const SpanList& spans, const GemmDevice& device);
+/// Definitions: Backend::attention. Queries that see no key get zeros.
+void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
+                      const SpanList& spans, const AttentionParams& params, const AttentionOut& out,
+                      const GemmDevice& device, cudaStream_t stream);
+
+/// Whether attention of these heads can write its result as such an input. That of f16 needs v's
+/// group_scale.
+bool has_panel(const HeadJobs& jobs, const SpanList& spans, Products way, const GemmDevice& device);
 
 }  // namespace dllm::cuda

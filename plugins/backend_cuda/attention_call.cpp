@@ -88,21 +88,21 @@ void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const Atte
   jobs.job[2] = job(v, params.n_kv_heads, v_heads);
   const SpanList all_spans = {list.values(), list.size(), *long_lists_ == 0};
   const Rows out_rows = new_rows_of(out);
-  Panel panel;
-  if (options_.products == Products::f16 && list.n_queries() == out.n_rows &&
-      has_panel(jobs, all_spans, gemm_device_)) {
+  const Products way = options_.products;
+  const bool writes_input =
+      list.n_queries() == out.n_rows && has_panel(jobs, all_spans, way, gemm_device_);
+  Inputs inputs;
+  if (writes_input) place_input(input_, way, out.n_rows, out.n_cols, inputs);
+  if (inputs.f16.values) {
     grow(group_scales_,
          std::uint64_t{v.n_rows} * HeadRows::groups_of(params.n_kv_heads) * sizeof(float),
          "heads of attention");
     jobs.job[2].to.group_scale = v_heads.group_scale = group_scales_.as<float>();
-    Inputs inputs;
-    place_input(input_, Products::f16, out.n_rows, out.n_cols, inputs);
-    panel = inputs.f16;
   }
   launch_heads(jobs, stream_.get());
-  launch_attention(q_heads, k_heads, v_heads, all_spans, params, out_rows, panel, gemm_device_,
-                   stream_.get());
-  if (panel.values) prepared_ = {out_rows, panel};
+  launch_attention(q_heads, k_heads, v_heads, all_spans, params,
+                   {out_rows, inputs.f16, inputs.int8}, gemm_device_, stream_.get());
+  if (writes_input) prepared_ = {out_rows, inputs, way};
 }
 
 }  // namespace dllm::cuda

@@ -18,7 +18,8 @@ constexpr float kLog2E = 1.44269504f;
 struct AttentionArgs {
   HeadRows q, k, v;
   Rows out;
-  Panel panel;  // of `out`, too, where all spans are short; no values: not wanted
+  Panel panel;     // of `out`, too, where all spans are short; no values: not wanted
+  Int8Panel int8;  // likewise
   SpanList spans;
   std::uint32_t head_dim;
   float scale;      // of scores, for powers of 2

@@ -222,7 +222,8 @@ class CudaBackend final : public Backend {
   /// Rows that lie in input_, too, as a product reads them: attention writes both.
   struct Prepared {
     Rows rows;
-    Panel panel;
+    Inputs inputs;
+    Products way = Products::f16;
   };
   Prepared prepared_;                 // until either is written anew
   InputMemory hidden_;                // of the running feed-forward layer

@@ -44,11 +44,9 @@ CudaBackend::Inputs CudaBackend::inputs_for(std::span<const Product> products, c
   const Products way = way_of(products[0].weight);
   Inputs inputs;
   const Rows& rows = x.rows;
-  if (!norm && way == Products::f16 && x.sums.n == 0 && prepared_.rows.values == rows.values &&
-      prepared_.rows.n_cols == rows.n_cols && prepared_.rows.n_rows >= rows.n_rows) {
-    inputs.f16 = prepared_.panel;
-    return inputs.rows(0, rows.n_rows);
-  }
+  if (!norm && x.sums.n == 0 && way == prepared_.way && prepared_.rows.values == rows.values &&
+      prepared_.rows.n_cols == rows.n_cols && prepared_.rows.n_rows >= rows.n_rows)
+    return prepared_.inputs.rows(0, rows.n_rows);
   place_input(input_, way, rows.n_rows, rows.n_cols, inputs);
   if (way == Products::int8) {
     launch_prepare(x, norm, eps, inputs.int8, stream_.get());

@@ -3,6 +3,7 @@
 // and recorded steps, whose bodies do not run when they are replayed. What holds for every backend:
 // attention_output_test.cpp of tests/backend_conformance.
 #include <cmath>
+#include <limits>
 
 #include "attention_case.hpp"
 #include "cuda_support.hpp"
@@ -96,6 +97,58 @@ TEST_F(CudaAttentionPanel, KeepsResultsThatAreTinyBesideTheLargestValue) {
   for (std::size_t d = 0; d < 128; ++d) v[77 * kv_width + 128 + d] = std::ldexp(1.0F, 20);
   k[77 * kv_width + 128] = -40;
   EXPECT_LT(error_of_head(c, 0, q, k, v), kRoundings);
+}
+
+// products=int8: steps are of a row and 128 inputs, a head, so what attention writes is what would
+// be made of its rows.
+TEST_F(CudaAttentionPanel, OfInt8IsMadeAsFromItsRows) {
+  try {
+    backend_ = make_cuda({{"products", "int8"}});
+  } catch (const std::exception& error) {
+    GTEST_SKIP() << error.what();
+  }
+  constexpr std::uint32_t kWidth = 4 * 128;
+  constexpr std::uint32_t kKvWidth = 2 * 128;
+  for (const std::vector<std::uint32_t>& lengths :
+       std::vector<std::vector<std::uint32_t>>{{50, 3, 37}, {160}, {192, 1}}) {
+    const auto spans = pack(lengths);
+    const std::uint32_t n = spans.back().q_begin + spans.back().q_count;
+    SCOPED_TRACE(std::to_string(n) + " rows");
+    auto q = random_floats(std::size_t{n} * kWidth, 1, 2);
+    q[std::size_t{2} * kWidth + 130] = std::numeric_limits<float>::quiet_NaN();
+    auto v = random_floats(std::size_t{n} * kKvWidth, 3);
+    for (std::size_t i = 0; i < v.size(); ++i) v[i] = i / 128 % 2 == 0 ? v[i] : 0;
+    const auto q_rows = fill(q, kWidth);
+    const auto k_rows = fill(random_floats(std::size_t{n} * kKvWidth, 2, 2), kKvWidth);
+    const auto v_rows = fill(v, kKvWidth);
+    const auto out = backend().make_buffer(n, kWidth);
+    const auto copy = backend().make_buffer(n, kWidth);
+    const auto list = backend().make_attention_spans(3);
+    list->write(spans);
+    const auto all = backend().make_index_list(n);
+    std::vector<std::int32_t> rows(n);
+    for (std::uint32_t r = 0; r < n; ++r) rows[r] = static_cast<std::int32_t>(r);
+    all->write(rows);
+    WeightFile file;
+    file.add("w", DType::q8_0, kOut, kWidth, 4);
+    const auto w = file.import_to(backend(), "w", WeightRole::row_split);
+    backend().attention(q_rows->rows(n), k_rows->rows(n), v_rows->rows(n), *list, {4, 2, 128, 0.1F},
+                        out->rows(n));
+    const auto of_product = [&](Buffer& x) {
+      const auto residual = fill(std::vector<float>(std::size_t{n} * kOut, 0.0F), kOut);
+      backend().linear_residual(x.rows(n), *w, nullptr, residual->rows(n));
+      return ::dllm::test::read(backend(), residual->rows(n));
+    };
+    const auto got = of_product(*out);
+    backend().copy_rows(out->rows(n), *all, copy->rows(n));
+    const auto want = of_product(*copy);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(std::isnan(got[i]), i / kOut == 2) << i;
+      if (!std::isnan(want[i])) {
+        EXPECT_EQ(got[i], want[i]) << i;
+      }
+    }
+  }
 }
 
 // A recorded step reads rows by the panel only where it wrote both itself.
