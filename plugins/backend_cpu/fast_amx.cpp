@@ -16,9 +16,15 @@ namespace {
 // third-level cache; four tiles leave a quarter of that.
 constexpr uint32_t kPassTiles = 4;
 
-constexpr FastKernels kTable = {takes,          requantise<false>,  unpack<false>,
-                                quantise_block, multiply_code_tile, enter_tiles,
-                                leave_tiles,    kPassTiles};
+constexpr FastKernels kTable = {takes,
+                                requantise<false>,
+                                unpack<false>,
+                                quantise_block<true>,
+                                multiply_code_tile,
+                                enter_tiles,
+                                leave_tiles,
+                                kPassTiles,
+                                true};
 
 }  // namespace
 

@@ -62,15 +62,16 @@ DLLM_INLINE void scale_rows_of(CodeTile& tile, __m512 factor[2]) {
 // With kUnsigned M carries 128 steps more (modulo 2^16), so the results do.
 template <bool kUnsigned>
 DLLM_INLINE GroupScale group_scale(const CodeTile& tile, uint32_t group, const __m512 factor[2]) {
-  constexpr float kRounding = 128.0f + (kUnsigned ? 32768.0f : 0.0f);
+  const __m512i more = _mm512_set1_epi32(kUnsigned ? 32768 : 0);  // in f32 it would round M
   GroupScale out;
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {
     const __m512 scale = _mm512_load_ps(tile.scale[group] + 16 * half);
     const __m512 minimum = _mm512_load_ps(tile.minimum[group] + 16 * half);
     out.s[half] = twice(_mm512_cvtps_epi32(_mm512_mul_ps(scale, factor[half])));
-    out.m[half] = twice(
-        _mm512_cvtps_epi32(_mm512_fmadd_ps(minimum, factor[half], _mm512_set1_ps(kRounding))));
+    const __m512i m =
+        _mm512_cvtps_epi32(_mm512_fmadd_ps(minimum, factor[half], _mm512_set1_ps(128.0f)));
+    out.m[half] = twice(_mm512_add_epi32(m, more));
   }
   return out;
 }
@@ -179,6 +180,7 @@ void unpack(CodeType type, const WeightBlock& block, CodeTile& tile) {
 }
 
 // Rounds to nearest, ties to even.
+template <bool kInTiles>
 void quantise_block(const float* x, uint64_t group_stride, const FastBlock& row) {
   __m512 values[16];
   __m512 largest = _mm512_setzero_ps();
@@ -199,7 +201,9 @@ void quantise_block(const float* x, uint64_t group_stride, const FastBlock& row)
   for (int i = 0; i < 16; ++i) {
     const __m512 scaled = _mm512_maskz_mul_ps(usable ? 0xFFFF : 0, values[i], inverse);
     const __m512i codes = _mm512_cvtps_epi32(scaled);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(row.codes + 16 * i), _mm512_cvtepi32_epi8(codes));
+    constexpr uint32_t kApart = kInTiles ? kCodeRows * kCodeCols : kCodeCols;
+    int8_t* const to = row.codes + i / 4 * kApart + 16 * (i % 4);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(codes));
     sum = _mm512_add_epi32(sum, codes);
   }
   *row.sums = _mm512_reduce_add_epi32(sum);

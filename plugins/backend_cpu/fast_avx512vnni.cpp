@@ -78,8 +78,9 @@ void multiply(const CodeTile& tile, const FastBlock& first, uint32_t n_rows, flo
 
 void nothing() {}
 
-constexpr FastKernels kTable = {takes,    requantise<true>, unpack<true>, quantise_block,
-                                multiply, nothing,          nothing,      1};
+constexpr FastKernels kTable = {takes,    requantise<true>, unpack<true>, quantise_block<false>,
+                                multiply, nothing,          nothing,      1,
+                                false};
 
 }  // namespace
 

@@ -67,9 +67,10 @@ DLLM_INLINE Rounding8 rounding_of(const CodeTile& tile, uint32_t group, uint32_t
                                   const RowFactors& factors) {
   const __m256 scale = _mm256_load_ps(tile.scale[group] + 8 * i);
   const __m256 minimum = _mm256_load_ps(tile.minimum[group] + 8 * i);
-  const __m256 shift = _mm256_set1_ps(128.0f + 32768.0f);
+  const __m256i m =
+      _mm256_cvtps_epi32(_mm256_fmadd_ps(minimum, factors.at[i], _mm256_set1_ps(128.0f)));
   return {twice(_mm256_cvtps_epi32(_mm256_mul_ps(scale, factors.at[i]))),
-          twice(_mm256_cvtps_epi32(_mm256_fmadd_ps(minimum, factors.at[i], shift)))};
+          twice(_mm256_add_epi32(m, _mm256_set1_epi32(32768)))};  // in f32 it would round M
 }
 
 DLLM_INLINE __m256i load_codes(const void* from) {

@@ -41,12 +41,13 @@ class StatsTimer {
   std::int64_t begin_ns_;
 };
 
-// Copies the results of multiply_tiles to rows of `stride` floats; `to` is where the first output
-// of the first row goes.
-void copy_tiles(const float* acc, std::uint32_t n_rows, const Matrix& output, TileRange tiles,
-                float* to, std::uint64_t stride) {
+// Copies the results of multiply_tiles but those of the first `skipped` rows to n_rows rows of
+// `stride` floats; `to` is where the first output of the first one goes.
+void copy_tiles(const float* acc, std::uint32_t skipped, std::uint32_t n_rows, const Matrix& output,
+                TileRange tiles, float* to, std::uint64_t stride) {
   for (std::uint32_t i = 0; i < tiles.count; ++i, to += kTileRows) {
     const std::uint32_t n = output.tile_rows(tiles.first + i);
+    acc += skipped * kTileRows;
     for (std::uint32_t r = 0; r < n_rows; ++r, acc += kTileRows)
       if (n == kTileRows) {  // a size the compiler knows
         std::memcpy(to + r * stride, acc, kTileRows * sizeof(float));
@@ -141,7 +142,7 @@ void CpuBackend::stream_rows(const Panel& panel, const Matrix& output, HeadStats
     for (std::uint32_t first = first_id / kTileRows; first < end_tile; first += tiles_each) {
       const TileRange tiles = {first, std::min(tiles_each, end_tile - first)};
       multiply_tiles(multiplier_, output, tiles, panel, 0, panel.n_rows, scratch(slot).tile, acc);
-      copy_tiles(acc, panel.n_rows, output, tiles, logits + first * kTileRows - first_id,
+      copy_tiles(acc, 0, panel.n_rows, output, tiles, logits + first * kTileRows - first_id,
                  kStatsTile);
     }
     const std::int64_t products_end_ns = profile_ ? profile_now_ns() : 0;
@@ -190,13 +191,15 @@ void CpuBackend::move_stats_share(std::int64_t region_ns) {
 
 void CpuBackend::logits_of(const Panel& panel, const Matrix& output, std::uint32_t first_row,
                            std::uint32_t n_rows, float* out) {
-  const TilePasses passes(multiplier_, output, n_rows);
+  const std::uint32_t skipped = first_row % kCodeRows;
+  const std::uint32_t n_multiplied = skipped + n_rows;
+  const TilePasses passes(multiplier_, output, n_multiplied);
   arena_.for_each(passes.count(), tile_grain(output, n_rows),
                   [&](std::uint32_t pass, unsigned slot) {
                     auto* acc = scratch(slot).accumulators.as<float>();
-                    multiply_tiles(multiplier_, output, passes[pass], panel, first_row, n_rows,
-                                   scratch(slot).tile, acc);
-                    copy_tiles(acc, n_rows, output, passes[pass],
+                    multiply_tiles(multiplier_, output, passes[pass], panel, first_row - skipped,
+                                   n_multiplied, scratch(slot).tile, acc);
+                    copy_tiles(acc, skipped, n_rows, output, passes[pass],
                                out + passes[pass].first * kTileRows, output.n_rows());
                   });
 }

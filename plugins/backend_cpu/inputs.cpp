@@ -54,12 +54,13 @@ Panel CpuBackend::make_panel(PanelMemory& memory, std::uint32_t n_rows, std::uin
     panel.values = memory.values.as<float>();
   }
   if (needs.blocks) {
-    const std::uint64_t blocks = std::uint64_t{n_rows} * panel.n_blocks();
+    const std::uint64_t blocks = std::uint64_t{panel.block_rows()} * panel.n_blocks();
     grow(memory.block_codes, (blocks + kFastRowSlack) * kBlockCols, "activation codes");
     grow(memory.block_scales, blocks * sizeof(float), "activation scales");
     grow(memory.block_sums, blocks * sizeof(std::int32_t), "activation sums");
     panel.blocks = {memory.block_codes.as<std::int8_t>(), memory.block_scales.as<float>(),
                     memory.block_sums.as<std::int32_t>()};
+    panel.in_tiles = multiplier_.fast->in_tiles;
   }
   if (needs.scaled_blocks) {
     grow(memory.scaled_blocks, sizeof(ActivationBlock) * n_rows * panel.n_blocks(),

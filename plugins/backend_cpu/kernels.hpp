@@ -104,10 +104,14 @@ struct Extent {
   bool bad;
 };
 
+/// Rows whose codes a tile register takes, and codes of a row it takes.
+constexpr uint32_t kCodeRows = 16;
+constexpr uint32_t kCodeCols = 64;
+
 /// Activations for the fast products: x[k] ~ scale * code, one scale per row and block of
 /// kBlockCols inputs. Rows of one block lie side by side.
 struct FastBlock {
-  int8_t* codes;  // [row][kBlockCols], in [-127, 127]
+  int8_t* codes;  // [row][kBlockCols], in [-127, 127]; or in tiles (FastKernels::in_tiles)
   float* scales;  // [row]
   int32_t* sums;  // [row]: of the codes
 };
@@ -137,6 +141,10 @@ struct FastKernels {
   /// Tiles of weights that share a pass over an input too long for the second-level cache, where
   /// `multiply` outruns the third-level one; else 1.
   uint32_t pass_tiles;
+  /// Codes lie as tile registers take them, which loads them from the second-level cache faster:
+  /// [row / kCodeRows][code / kCodeCols][row % kCodeRows][code % kCodeCols]. Then the first row of
+  /// `multiply` is the first of a tile, and `quantise` gets the place of a row's first code.
+  bool in_tiles;
 };
 
 /// Products of BF16 weights with activations rounded to BF16, as llama.cpp rounds them: two a lane

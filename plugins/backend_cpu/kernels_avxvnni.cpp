@@ -32,7 +32,8 @@ constexpr Kernels kTable = {"avxvnni",
                             row_math::widen_floats,
                             row_math_keeping<keep_centring>()};
 constexpr FastKernels kFastTable = {takes_fast,    requantise, fast_unpack, quantise_block,
-                                    multiply_fast, no_state,   no_state,    1};
+                                    multiply_fast, no_state,   no_state,    1,
+                                    false};
 
 }  // namespace
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dllm/error.hpp"
+
 namespace dllm::cpu {
 namespace {
 
@@ -168,6 +170,7 @@ void multiply_tiles(const Multiplier& multiplier, const Matrix& weight, TileRang
   std::memset(acc, 0, sizeof(float) * tile_floats * tiles.count);
   const Kernels& kernels = multiplier.kernels;
   const PanelRows rows = {panel, first_row, n_rows};
+  DLLM_ASSERT(first_row % kCodeRows == 0);
   const InputForm form = input_form(multiplier, weight);
   if (form == InputForm::blocks)
     return multiply_fast(multiplier, weight, tiles, rows, scratch.codes, acc);

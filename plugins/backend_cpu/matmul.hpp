@@ -27,6 +27,7 @@ struct Panel {
   ActivationGroup* residuals = nullptr;      ///< of what the groups' codes leave; likewise
   float* values = nullptr;                   ///< likewise
   FastBlock blocks = {};                     ///< likewise: .codes is null
+  bool in_tiles = false;                     ///< codes of `blocks`: FastKernels::in_tiles
   ActivationBlock* scaled_blocks = nullptr;  ///< scaled_blocks[b * n_rows + r]
   std::uint16_t* brains = nullptr;           ///< BF16: brains[(b * n_rows + r) * kBlockCols + k]
   std::uint32_t n_rows = 0;
@@ -34,8 +35,10 @@ struct Panel {
 
   /// The view of one row and those behind it in one block.
   FastBlock block(std::uint32_t index, std::uint32_t row) const noexcept {
-    const std::uint64_t cell = std::uint64_t{index} * n_rows + row;
-    return {blocks.codes + cell * kBlockCols, blocks.scales + cell, blocks.sums + cell};
+    const std::uint64_t cell = std::uint64_t{index} * block_rows() + row;
+    const std::uint64_t in_tile = in_tiles ? row % kCodeRows : 0;
+    return {blocks.codes + (cell - in_tile) * kBlockCols + in_tile * kCodeCols,
+            blocks.scales + cell, blocks.sums + cell};
   }
 
   /// Where the BF16 values of a group of one row lie.
@@ -44,6 +47,10 @@ struct Panel {
     return brains + (block * n_rows + row) * kBlockCols + group * kGroupCols % kBlockCols;
   }
 
+  /// Rows that a block has room for: whole tiles.
+  std::uint32_t block_rows() const noexcept {
+    return (n_rows + kCodeRows - 1) / kCodeRows * kCodeRows;
+  }
   std::uint32_t n_groups() const noexcept { return (n_cols + kGroupCols - 1) / kGroupCols; }
   std::uint32_t n_blocks() const noexcept { return (n_cols + kBlockCols - 1) / kBlockCols; }
 };
@@ -104,7 +111,8 @@ std::uint32_t most_pass_tiles(const Multiplier& multiplier);
 
 /// For tile t of the range and r < n_rows, with row i = (tiles.first + t) * kTileRows + j of W:
 ///   acc[(t * n_rows + r) * kTileRows + j] = sum_k W[i, k] x[first_row + r, k].
-/// Lanes of rows that the last tile does not have are 0. acc: 64-byte aligned, owner the caller.
+/// Lanes of rows that the last tile does not have are 0. first_row: a multiple of kCodeRows. acc:
+/// 64-byte aligned, owner the caller.
 void multiply_tiles(const Multiplier& multiplier, const Matrix& weight, TileRange tiles,
                     const Panel& panel, std::uint32_t first_row, std::uint32_t n_rows,
                     TileScratch& scratch, float* acc);

@@ -13,10 +13,13 @@
 
 constexpr uint32_t kRowsAtOnce = 2 * kRegisterRows;
 static_assert(kRowsAtOnce == kFastRowSlack && kTileRows == 2 * kRegisterRows);
+static_assert(kCodeRows == kRegisterRows && kCodeCols == kStepBytes);
 
 // Signed bytes into 32-bit integers.
 struct CodeProducts {
   static constexpr uint32_t kRowBytes = kBlockCols;
+  static constexpr uint64_t kRowStride = kCodeCols;  // whole tiles
+  static constexpr uint64_t kStepStride = kCodeRows * kCodeCols;
   template <int kSum, int kActivations, int kWeights>
   DLLM_LANES static void multiply() {
     asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0"
@@ -42,6 +45,8 @@ struct CodeProducts {
 // BF16 pairs into f32.
 struct BrainProducts : BrainTiles {
   static constexpr uint32_t kRowBytes = 2 * kBlockCols;
+  static constexpr uint64_t kRowStride = kRowBytes;
+  static constexpr uint64_t kStepStride = kStepBytes;
   DLLM_LANES void add(const int32_t* sums, uint32_t, float* out) const {
     const auto* values = reinterpret_cast<const float*>(sums);
     for (uint32_t i = 0; i < kTileRows; i += kLanes)
@@ -75,10 +80,10 @@ DLLM_LANES void add_rows(const Waiting<Products>& waiting, uint32_t first, uint3
 template <typename Products>
 DLLM_LANES TileInputs inputs_of(const uint8_t* weights, const uint8_t* rows, uint32_t step) {
   constexpr uint64_t kLine = 4 * kTileRows;  // of weights
-  rows += step * kStepBytes;
+  rows += step * Products::kStepStride;
   weights += step * kRegisterRows * kLine;
   return {{rows, rows + kRegisterRows * Products::kRowBytes},
-          Products::kRowBytes,
+          Products::kRowStride,
           {weights, weights + kStepBytes},
           kLine};
 }

@@ -28,10 +28,12 @@ class Input {
  public:
   explicit Input(const FastKernels& fast)
       : x_(test::random_floats(std::size_t{kRows} * kCols, 3)),
-        codes_((std::uint64_t{kRows} * kCols + kFastRowSlack * kBlockCols), "test codes"),
-        scales_(std::uint64_t{kRows} * kCols / kBlockCols),
+        codes_((std::uint64_t{kRows} + kCodeRows) * kCols + kFastRowSlack * kBlockCols,
+               "test codes"),
+        scales_((std::uint64_t{kRows} + kCodeRows) * kCols / kBlockCols),
         sums_(scales_.size()) {
     panel_.blocks = {codes_.as<std::int8_t>(), scales_.data(), sums_.data()};
+    panel_.in_tiles = fast.in_tiles;
     panel_.n_rows = kRows;
     panel_.n_cols = kCols;
     for (std::uint32_t r = 0; r < kRows; ++r)

@@ -27,7 +27,8 @@ constexpr Kernels kTable = {"avxvnni as EVEX",      unpack_codes,
                             multiply_codes,         row_math::multiply_floats,
                             row_math::widen_floats, row_math_keeping<keep_centring>()};
 constexpr FastKernels kFastTable = {takes_fast,    requantise, fast_unpack, quantise_block,
-                                    multiply_fast, no_state,   no_state,    1};
+                                    multiply_fast, no_state,   no_state,    1,
+                                    false};
 
 }  // namespace
 
