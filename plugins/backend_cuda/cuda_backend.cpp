@@ -204,10 +204,8 @@ void CudaBackend::reserve(const StepLimits& limits) {
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
   const auto n_rows = static_cast<std::uint32_t>(rows);
   Inputs unused;
-  for (const Products way : {Products::f16, options_.products}) {
-    place_input(input_, way, n_rows, cols, unused);
-    place_input(hidden_, way, n_rows, std::max(limits.ffn_cols, 1u), unused);
-  }
+  place_input(input_, options_.products, n_rows, cols, unused);
+  place_input(hidden_, options_.products, n_rows, std::max(limits.ffn_cols, 1u), unused);
   if (options_.products == Products::f16) {
     grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
     grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");

@@ -31,13 +31,13 @@ struct Int8Consumer {
   // sums = products of the stage's block m and the chunk's input rows.
   __device__ __forceinline__ void multiply(int m, int chunk,
                                            std::int32_t (&sums)[kChunk / 2]) const {
-    const std::uint32_t weights = ring.weights(consumer * kPer + m);
-    const std::uint32_t panel = ring.panel() + chunk * kChunk * kInt8Cols;
+    const std::uint64_t weights = swizzled_operand(ring.weights(consumer * kPer + m));
+    const std::uint64_t panel = swizzled_operand(ring.panel() + chunk * kChunk * kInt8Cols);
     products_fence();
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      IntegerProduct<kChunk>::run(sums, swizzled_operand(weights + 32 * j),
-                                  swizzled_operand(panel + 32 * j), j > 0);
+      IntegerProduct<kChunk>::run(sums, weights + kOperandStep * j, panel + kOperandStep * j,
+                                  j > 0);
     products_commit();
     products_wait();
   }

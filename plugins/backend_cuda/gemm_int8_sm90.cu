@@ -77,8 +77,7 @@ void launch_tiles(const GemmArgs& args, const Int8Panel& panel, const Int8Panel&
 
 // One of the kernels above, and what a call would cost with it, in waves of tiles: a tile costs its
 // rows, and about 16 more, of two blocks a consumer 1.85 times as much (measured: fewer bytes for
-// an operation); parts that are stored cost a few
-// blocks.
+// an operation); parts that are stored cost a few blocks.
 struct Choice {
   void (*launch)(const GemmArgs&, const Int8Panel&, const Int8Panel&, const GemmDevice&,
                  cudaStream_t);
@@ -135,6 +134,8 @@ void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const 
   best.choice.launch(args, panel, products, device, stream);
 }
 
-const void* gemm_int8_kernel() { return reinterpret_cast<const void*>(gemm_int8<32, 1, Kind::parts>); }
+const void* gemm_int8_kernel() {
+  return reinterpret_cast<const void*>(gemm_int8<32, 1, Kind::parts>);
+}
 
 }  // namespace dllm::cuda

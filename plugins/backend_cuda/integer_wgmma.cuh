@@ -11,6 +11,9 @@
 
 namespace dllm::cuda {
 
+/// From a step of 32 inputs to the next, as operands count.
+constexpr std::uint64_t kOperandStep = 32 / 16;
+
 /// run(d, a, b, adds): starts D = A B, plus D where `adds` is not 0.
 template <int kTokens>
 struct IntegerProduct;

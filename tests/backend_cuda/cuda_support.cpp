@@ -68,6 +68,62 @@ void CudaTest::SetUp() {
   backend_ = make_cuda();
 }
 
+std::vector<DType> all_types() {
+  std::vector<DType> types = code_dtypes();
+  for (const DType type : float_dtypes()) types.push_back(type);
+  return types;
+}
+
+std::string type_name(const testing::TestParamInfo<DType>& info) {
+  return std::string(dtype_name(info.param));
+}
+
+FeedForward::FeedForward(Backend& backend, DType type, std::uint32_t width, std::uint32_t n_ffn)
+    : backend_(&backend), width_(width) {
+  file_.add("gate", type, n_ffn, width, 1);
+  file_.add("up", type, n_ffn, width, 2);
+  file_.add("down", type, width, n_ffn, 3);
+  import();
+}
+
+FeedForward::FeedForward(Backend& backend, const Rows& gate, const Rows& up, const Rows& down)
+    : backend_(&backend), width_(static_cast<std::uint32_t>(down.size())) {
+  file_.add_matrix("gate", gate);
+  file_.add_matrix("up", up);
+  file_.add_matrix("down", down);
+  import();
+}
+
+void FeedForward::import() {
+  file_.add_vector("norm", random_floats(width_, 4, 1));
+  gate = file_.import_to(*backend_, "gate");
+  up = file_.import_to(*backend_, "up");
+  down = file_.import_to(*backend_, "down", WeightRole::row_split);
+  norm = file_.import_to(*backend_, "norm", WeightRole::replicated);
+}
+
+void FeedForward::run(TensorView x) const {
+  backend_->gated_mlp(x, *norm, kEps, *gate, *up, *down);
+}
+
+std::vector<float> FeedForward::added(const std::vector<float>& rows) const {
+  const auto n_rows = static_cast<std::uint32_t>(rows.size() / width_);
+  const auto x = make_filled(*backend_, rows, width_);
+  run(x->rows(n_rows));
+  std::vector<float> got = read_closely(*backend_, x->rows(n_rows));
+  for (std::size_t i = 0; i < got.size(); ++i) got[i] -= rows[i];
+  return got;
+}
+
+Rows FeedForward::oracle_normed(const std::vector<float>& rows) const {
+  return oracle_norm(to_rows(rows, width_), file_.vector("norm"), static_cast<double>(kEps));
+}
+
+Rows FeedForward::oracle_added(const std::vector<float>& rows) const {
+  return oracle_linear(down_values(),
+                       oracle_gated(gate_values(), up_values(), oracle_normed(rows)));
+}
+
 double relative_error(const std::vector<float>& got, const Rows& want) {
   double error = 0;
   double size = 0;

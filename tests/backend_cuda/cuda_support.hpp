@@ -38,6 +38,42 @@ class CudaTest : public SubjectsTest {
   std::unique_ptr<Backend> backend_;
 };
 
+constexpr float kEps = 1e-5F;  // of norms
+
+/// Every type that weights may have.
+std::vector<DType> all_types();
+/// The type, as the name of a test's parameter.
+std::string type_name(const testing::TestParamInfo<DType>& info);
+
+/// A feed-forward layer of random weights and a norm.
+class FeedForward {
+ public:
+  FeedForward(Backend& backend, DType type, std::uint32_t width, std::uint32_t n_ffn);
+  FeedForward(Backend& backend, const Rows& gate, const Rows& up, const Rows& down);
+
+  /// Rows of its width with what it adds to them, there.
+  void run(TensorView x) const;
+  /// What it adds to these rows.
+  std::vector<float> added(const std::vector<float>& rows) const;
+  /// Before the layer's products, and what it adds, by the oracle.
+  Rows oracle_normed(const std::vector<float>& rows) const;
+  Rows oracle_added(const std::vector<float>& rows) const;
+
+  const Rows& gate_values() const { return file_.decoded("gate"); }
+  const Rows& up_values() const { return file_.decoded("up"); }
+  const Rows& down_values() const { return file_.decoded("down"); }
+
+ private:
+  void import();
+
+  Backend* backend_;
+  std::uint32_t width_;
+  WeightFile file_;
+
+ public:
+  std::unique_ptr<Weight> gate, up, down, norm;
+};
+
 /// Root mean square of got - want, relative to that of want.
 double relative_error(const std::vector<float>& got, const Rows& want);
 

@@ -10,16 +10,11 @@
 namespace dllm::test {
 namespace {
 
-constexpr float kEps = 1e-5F;
 // An input on the border between two codes may fall on the other side of it.
 constexpr double kBorderError = 2e-4;
 // Error of a product of uniform inputs and random weights, root mean square: a step of 2 / 254 of
 // the range, uniformly off by half of it, over the deviation, in both operands.
 constexpr double kError = 12e-3;
-
-std::string type_name(const testing::TestParamInfo<DType>& info) {
-  return std::string(dtype_name(info.param));
-}
 
 Rows sum_of(Rows a, const Rows& b) {
   for (std::size_t r = 0; r < a.size(); ++r)
@@ -41,6 +36,13 @@ Rows rounded(Rows rows, std::size_t group) {
   return rows;
 }
 
+// Of 11 bits, so that packing them first loses nothing.
+Rows short_weights(std::uint32_t n_rows, std::uint32_t n_cols, std::uint64_t seed) {
+  auto values = random_floats(std::size_t{n_rows} * n_cols, seed);
+  for (float& value : values) value = std::round(value * 1024) / 1024;
+  return to_rows(values, n_cols);
+}
+
 class CudaInt8 : public CudaTest {
  protected:
   void SetUp() override {
@@ -55,7 +57,7 @@ class CudaInt8 : public CudaTest {
   }
 };
 
-// Weights of 11 bits, so that packing them first loses nothing. Rows around the tiles of 32, 64, 96
+// Rows around the tiles of 32, 64, 96
 // and 160, outputs around 64 and 128, inputs that fill no block of 128, that split, and whose
 // stages are filled again.
 TEST_F(CudaInt8, NormLinearIsTheProductOfBothRounded) {
@@ -71,10 +73,8 @@ TEST_F(CudaInt8, NormLinearIsTheProductOfBothRounded) {
                            {330, 96, 16},
                            {160, 8192, 64}}) {
     SCOPED_TRACE(std::to_string(each.n_rows) + " rows of " + std::to_string(each.n_in));
-    auto values = random_floats(std::size_t{each.n_out} * each.n_in, 1);
-    for (float& value : values) value = std::round(value * 1024) / 1024;
     WeightFile file;
-    file.add_matrix("w", to_rows(values, each.n_in));
+    file.add_matrix("w", short_weights(each.n_out, each.n_in, 1));
     file.add_vector("norm", random_floats(each.n_in, 4, 2));
     const auto inputs = random_floats(std::size_t{each.n_rows} * each.n_in, 5, 3);
     const Rows normed =
@@ -167,12 +167,6 @@ TEST_F(CudaInt8, ProductsOfWholeCodesAreExact) {
 
 class CudaInt8Types : public CudaInt8, public testing::WithParamInterface<DType> {};
 
-std::vector<DType> all_types() {
-  std::vector<DType> types = code_dtypes();
-  for (const DType type : float_dtypes()) types.push_back(type);
-  return types;
-}
-
 INSTANTIATE_TEST_SUITE_P(Types, CudaInt8Types, testing::ValuesIn(all_types()), type_name);
 
 TEST_P(CudaInt8Types, LinearResidualAddsToWhatIsThere) {
@@ -198,26 +192,9 @@ TEST_P(CudaInt8Types, LinearResidualAddsToWhatIsThere) {
 TEST_P(CudaInt8Types, GatedMlpStaysWithinTheErrorOfItsThreeProducts) {
   constexpr std::uint32_t kRows = 21;
   constexpr std::uint32_t kWidth = 256;
-  constexpr std::uint32_t kFfn = 512;
-  WeightFile file;
-  file.add("gate", GetParam(), kFfn, kWidth, 1);
-  file.add("up", GetParam(), kFfn, kWidth, 2);
-  file.add("down", GetParam(), kWidth, kFfn, 3);
-  file.add_vector("norm", random_floats(kWidth, 4, 1));
+  const FeedForward layer(backend(), GetParam(), kWidth, 2 * kWidth);
   const auto values = random_floats(std::size_t{kRows} * kWidth, 5, 3);
-  const Rows normed =
-      oracle_norm(to_rows(values, kWidth), file.vector("norm"), static_cast<double>(kEps));
-  const Rows want = oracle_linear(file.decoded("down"),
-                                  oracle_gated(file.decoded("gate"), file.decoded("up"), normed));
-  const auto gate = file.import_to(backend(), "gate");
-  const auto up = file.import_to(backend(), "up");
-  const auto down = file.import_to(backend(), "down", WeightRole::row_split);
-  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
-  const auto x = fill(values, kWidth);
-  backend().gated_mlp(x->rows(kRows), *norm, kEps, *gate, *up, *down);
-  std::vector<float> got = read(x->rows(kRows));
-  for (std::size_t i = 0; i < got.size(); ++i) got[i] -= values[i];
-  EXPECT_LT(relative_error(got, want), 4 * kError);
+  EXPECT_LT(relative_error(layer.added(values), layer.oracle_added(values)), 4 * kError);
 }
 
 // Held to what is promised of each of its roundings: inputs, weights, silu(gate) * up.
@@ -226,31 +203,14 @@ TEST_F(CudaInt8, GatedMlpIsTheProductOfAllRounded) {
   for (const std::uint32_t ffn : {128U, 320U, 5000U}) {
     for (const std::uint32_t n_rows : {1U, 40U, 161U}) {
       SCOPED_TRACE(std::to_string(n_rows) + " rows, " + std::to_string(ffn));
-      WeightFile file;
-      for (const auto& [name, seed] : {std::pair{"gate", 1U}, {"up", 2U}}) {
-        auto values = random_floats(std::size_t{ffn} * kWidth, seed);
-        for (float& value : values) value = std::round(value * 1024) / 1024;
-        file.add_matrix(name, to_rows(values, kWidth));
-      }
-      auto values = random_floats(std::size_t{ffn} * kWidth, 3);
-      for (float& value : values) value = std::round(value * 1024) / 1024;
-      file.add_matrix("down", to_rows(values, ffn));
-      file.add_vector("norm", random_floats(kWidth, 4, 1));
+      const FeedForward layer(backend(), short_weights(ffn, kWidth, 1),
+                              short_weights(ffn, kWidth, 2), short_weights(kWidth, ffn, 3));
       const auto inputs = random_floats(std::size_t{n_rows} * kWidth, 5, 3);
-      const Rows normed =
-          oracle_norm(to_rows(inputs, kWidth), file.vector("norm"), static_cast<double>(kEps));
-      const Rows hidden = oracle_gated(rounded(file.decoded("gate"), 128),
-                                       rounded(file.decoded("up"), 128), rounded(normed, 128));
-      const Rows want = oracle_linear(rounded(file.decoded("down"), 128), rounded(hidden, 128));
-      const auto gate = file.import_to(backend(), "gate");
-      const auto up = file.import_to(backend(), "up");
-      const auto down = file.import_to(backend(), "down", WeightRole::row_split);
-      const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
-      const auto x = fill(inputs, kWidth);
-      backend().gated_mlp(x->rows(n_rows), *norm, kEps, *gate, *up, *down);
-      std::vector<float> got = read(x->rows(n_rows));
-      for (std::size_t i = 0; i < got.size(); ++i) got[i] -= inputs[i];
-      EXPECT_LT(relative_error(got, want), 10 * kBorderError);
+      const Rows hidden =
+          oracle_gated(rounded(layer.gate_values(), 128), rounded(layer.up_values(), 128),
+                       rounded(layer.oracle_normed(inputs), 128));
+      const Rows want = oracle_linear(rounded(layer.down_values(), 128), rounded(hidden, 128));
+      EXPECT_LT(relative_error(layer.added(inputs), want), 10 * kBorderError);
     }
   }
 }
@@ -262,21 +222,14 @@ TEST_F(CudaInt8, WhatIsNotFiniteInAFeedForwardLayerShows) {
   for (const float bad :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     for (const bool in_weight : {false, true}) {
-      Rows gate_values = to_rows(random_floats(std::size_t{kFfn} * kWidth, 1), kWidth);
-      if (in_weight) gate_values[150][3] = static_cast<double>(bad);
-      WeightFile file;
-      file.add_matrix("gate", gate_values);
-      file.add("up", DType::f32, kFfn, kWidth, 2);
-      file.add("down", DType::f32, kWidth, kFfn, 3);
-      file.add_vector("norm", random_floats(kWidth, 4, 1));
+      Rows gate = short_weights(kFfn, kWidth, 1);
+      if (in_weight) gate[150][3] = static_cast<double>(bad);
+      const FeedForward layer(backend(), gate, short_weights(kFfn, kWidth, 2),
+                              short_weights(kWidth, kFfn, 3));
       auto values = random_floats(std::size_t{2} * kWidth, 5);
       if (!in_weight) values[kWidth + 70] = bad;
-      const auto gate = file.import_to(backend(), "gate");
-      const auto up = file.import_to(backend(), "up");
-      const auto down = file.import_to(backend(), "down");
-      const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
       const auto x = fill(values, kWidth);
-      backend().gated_mlp(x->rows(2), *norm, kEps, *gate, *up, *down);
+      layer.run(x->rows(2));
       const auto got = ::dllm::test::read(backend(), x->rows(2));
       for (std::size_t i = 0; i < kWidth; ++i) {
         EXPECT_EQ(std::isfinite(got[i]), !in_weight);
@@ -290,27 +243,11 @@ TEST_F(CudaInt8, WhatIsNotFiniteInAFeedForwardLayerShows) {
 TEST_F(CudaInt8, FeedForwardLayersOfAnyWidthAgreeWithTheOracle) {
   constexpr std::uint32_t kWidth = 96;
   for (const std::uint32_t ffn : {5U, 50U, 200U}) {
+    const FeedForward layer(backend(), DType::f32, kWidth, ffn);
     for (const std::uint32_t n_rows : {1U, 70U, 165U}) {
       SCOPED_TRACE(std::to_string(n_rows) + " rows, " + std::to_string(ffn));
-      WeightFile file;
-      file.add("gate", DType::f32, ffn, kWidth, 1);
-      file.add("up", DType::f32, ffn, kWidth, 2);
-      file.add("down", DType::f32, kWidth, ffn, 3);
-      file.add_vector("norm", random_floats(kWidth, 4, 1));
       const auto values = random_floats(std::size_t{n_rows} * kWidth, 5, 3);
-      const Rows normed =
-          oracle_norm(to_rows(values, kWidth), file.vector("norm"), static_cast<double>(kEps));
-      const Rows want = oracle_linear(
-          file.decoded("down"), oracle_gated(file.decoded("gate"), file.decoded("up"), normed));
-      const auto gate = file.import_to(backend(), "gate");
-      const auto up = file.import_to(backend(), "up");
-      const auto down = file.import_to(backend(), "down", WeightRole::row_split);
-      const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
-      const auto x = fill(values, kWidth);
-      backend().gated_mlp(x->rows(n_rows), *norm, kEps, *gate, *up, *down);
-      std::vector<float> got = read(x->rows(n_rows));
-      for (std::size_t i = 0; i < got.size(); ++i) got[i] -= values[i];
-      EXPECT_LT(relative_error(got, want), 5 * kError);
+      EXPECT_LT(relative_error(layer.added(values), layer.oracle_added(values)), 5 * kError);
     }
   }
 }
@@ -321,19 +258,11 @@ INSTANTIATE_TEST_SUITE_P(Types, CudaInt8Rows, testing::Values(DType::q4_k, DType
 TEST_P(CudaInt8Rows, AreTheSameAloneInCompanyAndInEveryRun) {
   constexpr std::uint32_t kRows = 170;
   constexpr std::uint32_t kWidth = 512;
-  WeightFile file;
-  file.add("gate", GetParam(), 2 * kWidth, kWidth, 1);
-  file.add("up", GetParam(), 2 * kWidth, kWidth, 2);
-  file.add("down", GetParam(), kWidth, 2 * kWidth, 3);
-  file.add_vector("norm", random_floats(kWidth, 4, 1));
+  const FeedForward layer(backend(), GetParam(), kWidth, 2 * kWidth);
   const auto values = random_floats(std::size_t{kRows} * kWidth, 5, 3);
-  const auto gate = file.import_to(backend(), "gate");
-  const auto up = file.import_to(backend(), "up");
-  const auto down = file.import_to(backend(), "down");
-  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
   const auto run = [&](std::uint32_t n) {
     const auto x = fill({values.begin(), values.begin() + std::ptrdiff_t{n} * kWidth}, kWidth);
-    backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
+    layer.run(x->rows(n));
     return read(x->rows(n));
   };
   const std::vector<float> together = run(kRows);
@@ -461,22 +390,13 @@ TEST_P(CudaInt8Rows, OfWideMatricesAreTheSameInManyTiles) {
 }
 
 TEST_P(CudaInt8Rows, OfWideFeedForwardLayersAreTheSameInManyTiles) {
-  constexpr std::uint32_t kWidth = 256;
-  constexpr std::uint32_t kFfn = 4096;
   constexpr std::uint32_t kRows = 1300;
-  WeightFile file;
-  file.add("gate", GetParam(), kFfn, kWidth, 1);
-  file.add("up", GetParam(), kFfn, kWidth, 2);
-  file.add("down", GetParam(), kWidth, kFfn, 3);
-  file.add_vector("norm", random_floats(kWidth, 4, 1));
+  constexpr std::uint32_t kWidth = 256;
+  const FeedForward layer(backend(), GetParam(), kWidth, 16 * kWidth);
   const auto values = random_floats(std::size_t{kRows} * kWidth, 5, 3);
-  const auto gate = file.import_to(backend(), "gate");
-  const auto up = file.import_to(backend(), "up");
-  const auto down = file.import_to(backend(), "down");
-  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
   const auto run = [&](std::uint32_t n) {
     const auto x = fill({values.begin(), values.begin() + std::ptrdiff_t{n} * kWidth}, kWidth);
-    backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
+    layer.run(x->rows(n));
     return read(x->rows(n));
   };
   const std::vector<float> many = run(kRows);

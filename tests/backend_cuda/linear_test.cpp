@@ -6,20 +6,9 @@
 namespace dllm::test {
 namespace {
 
-constexpr float kEps = 1e-5F;
 // A weight's scale, minimum and value and an input are rounded to 11 bits: 2^-12 each in the mean.
 // A handful of outputs, where sums cancel, can be further off; the bound per element covers those.
 constexpr double kMeanError = 6e-4;
-
-std::vector<DType> all_types() {
-  std::vector<DType> types = code_dtypes();
-  for (const DType type : float_dtypes()) types.push_back(type);
-  return types;
-}
-
-std::string type_name(const testing::TestParamInfo<DType>& info) {
-  return std::string(dtype_name(info.param));
-}
 
 class CudaLinear : public CudaTest, public testing::WithParamInterface<DType> {
  protected:
@@ -97,26 +86,9 @@ TEST_P(CudaLinear, LinearResidualAddsToWhatIsThere) {
 TEST_P(CudaLinear, GatedMlpAgreesWithOracle) {
   constexpr std::uint32_t kRows = 21;
   const std::uint32_t width = block() == 1 ? 50 : block() == 32 ? 96 : 256;
-  const std::uint32_t ffn = 2 * width;
-  WeightFile file;
-  file.add("gate", GetParam(), ffn, width, 1);
-  file.add("up", GetParam(), ffn, width, 2);
-  file.add("down", GetParam(), width, ffn, 3);
-  file.add_vector("norm", random_floats(width, 4, 1));
+  const FeedForward layer(backend(), GetParam(), width, 2 * width);
   const auto values = random_floats(std::size_t{kRows} * width, 5, 3);
-  const Rows x_rows = to_rows(values, width);
-  const Rows normed = oracle_norm(x_rows, file.vector("norm"), static_cast<double>(kEps));
-  const Rows want = oracle_linear(file.decoded("down"),
-                                  oracle_gated(file.decoded("gate"), file.decoded("up"), normed));
-  const auto gate = file.import_to(backend(), "gate");
-  const auto up = file.import_to(backend(), "up");
-  const auto down = file.import_to(backend(), "down", WeightRole::row_split);
-  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
-  const auto x = fill(values, width);
-  backend().gated_mlp(x->rows(kRows), *norm, kEps, *gate, *up, *down);
-  std::vector<float> got = read(x->rows(kRows));
-  for (std::size_t i = 0; i < got.size(); ++i) got[i] -= values[i];
-  EXPECT_LT(relative_error(got, want), 3 * kMeanError);
+  EXPECT_LT(relative_error(layer.added(values), layer.oracle_added(values)), 3 * kMeanError);
 }
 
 // Operations in a chain: rows alone, in company, and again. Of the two widths one is narrow enough
@@ -125,24 +97,16 @@ TEST_P(CudaLinear, RowsAreTheSameAloneInCompanyAndInEveryRun) {
   constexpr std::uint32_t kRows = 170;
   for (const std::uint32_t width : {256U, 512U}) {
     SCOPED_TRACE("width " + std::to_string(width));
-    WeightFile file;
-    file.add("gate", GetParam(), 2 * width, width, 1);
-    file.add("up", GetParam(), 2 * width, width, 2);
-    file.add("down", GetParam(), width, 2 * width, 3);
-    file.add_vector("norm", random_floats(width, 4, 1));
+    const FeedForward layer(backend(), GetParam(), width, 2 * width);
     const auto values = random_floats(std::size_t{kRows} * width, 5, 3);
-    const auto gate = file.import_to(backend(), "gate");
-    const auto up = file.import_to(backend(), "up");
-    const auto down = file.import_to(backend(), "down");
-    const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
     const auto run = [&](const std::vector<float>& rows) {
       const auto n = static_cast<std::uint32_t>(rows.size() / width);
       const auto x = fill(rows, width);
       const auto projected = backend().make_buffer(n, 2 * width);
-      const std::vector<Projection> projections = {{gate.get(), nullptr, projected->rows(n)}};
-      backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
-      backend().norm_linear(x->rows(n), norm.get(), kEps, projections);
-      backend().linear_residual(projected->rows(n), *down, nullptr, x->rows(n));
+      const std::vector<Projection> projections = {{layer.gate.get(), nullptr, projected->rows(n)}};
+      layer.run(x->rows(n));
+      backend().norm_linear(x->rows(n), layer.norm.get(), kEps, projections);
+      backend().linear_residual(projected->rows(n), *layer.down, nullptr, x->rows(n));
       return read(x->rows(n));
     };
     const std::vector<float> together = run(values);
@@ -224,24 +188,17 @@ TEST_F(CudaLinearTiles, ManyRowsOfTallMatricesGiveWhatFewGive) {
   const auto values = random_floats(std::size_t{kMost} * kWidth, 5, 3);
   for (const DType type : {DType::q4_k, DType::q6_k}) {
     SCOPED_TRACE(std::string(dtype_name(type)));
+    const FeedForward layer(backend(), type, kWidth, kFfn);
     WeightFile file;
-    file.add("gate", type, kFfn, kWidth, 1);
-    file.add("up", type, kFfn, kWidth, 2);
-    file.add("down", type, kWidth, kFfn, 3);
     file.add("tall", type, 2 * kFfn, kWidth, 4);
-    file.add_vector("norm", random_floats(kWidth, 4, 1));
-    const auto gate = file.import_to(backend(), "gate");
-    const auto up = file.import_to(backend(), "up");
-    const auto down = file.import_to(backend(), "down", WeightRole::row_split);
     const auto tall = file.import_to(backend(), "tall");
-    const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
     // Rows [first, first + n): through the gated layer, then through `tall`.
     const auto run = [&](std::uint32_t first, std::uint32_t n) {
       const auto begin = values.begin() + std::ptrdiff_t{first} * kWidth;
       const auto x = fill({begin, begin + std::ptrdiff_t{n} * kWidth}, kWidth);
       std::vector<float> out(std::size_t{n} * 2 * kFfn);
-      backend().gated_mlp(x->rows(n), *norm, kEps, *gate, *up, *down);
-      backend().logits(x->rows(n), *norm, kEps, *tall, out);
+      layer.run(x->rows(n));
+      backend().logits(x->rows(n), *layer.norm, kEps, *tall, out);
       return out;
     };
     std::vector<float> few;
@@ -253,15 +210,12 @@ TEST_F(CudaLinearTiles, ManyRowsOfTallMatricesGiveWhatFewGive) {
       SCOPED_TRACE("rows " + std::to_string(n));
       expect_same(run(0, n), {few.begin(), few.begin() + std::ptrdiff_t{n} * 2 * kFfn});
     }
-    const Rows x = to_rows({values.begin(), values.begin() + kWidth}, kWidth);
-    const auto normed = [&](const Rows& rows) {
-      return oracle_norm(rows, file.vector("norm"), static_cast<double>(kEps));
-    };
-    Rows hidden = oracle_linear(file.decoded("down"),
-                                oracle_gated(file.decoded("gate"), file.decoded("up"), normed(x)));
-    for (std::uint32_t i = 0; i < kWidth; ++i) hidden[0][i] += x[0][i];
+    const std::vector<float> first = {values.begin(), values.begin() + kWidth};
+    std::vector<float> hidden = first;
+    const Rows added = layer.oracle_added(first);
+    for (std::uint32_t i = 0; i < kWidth; ++i) hidden[i] += static_cast<float>(added[0][i]);
     few.resize(2 * kFfn);
-    EXPECT_LT(relative_error(few, oracle_linear(file.decoded("tall"), normed(hidden))),
+    EXPECT_LT(relative_error(few, oracle_linear(file.decoded("tall"), layer.oracle_normed(hidden))),
               4 * kMeanError);
   }
 }
@@ -280,25 +234,10 @@ TEST_F(CudaLinearRange, ProductsOfGateAndUpFarBelowTheirBoundKeepTheirPrecision)
     for (double& value : weights[i][7 + i]) value *= 100;
     for (double& value : weights[1 - i][7 + i]) value = 0;  // that product is 0
   }
-  WeightFile file;
-  file.add_matrix("gate", weights[0]);
-  file.add_matrix("up", weights[1]);
-  file.add("down", DType::f32, kWidth, kFfn, 3);
-  file.add_vector("norm", random_floats(kWidth, 4, 1));
+  const Rows down = to_rows(random_floats(std::size_t{kWidth} * kFfn, 3, 0.1F), kFfn);
+  const FeedForward layer(backend(), weights[0], weights[1], down);
   const auto values = random_floats(kWidth, 7);
-  const Rows normed =
-      oracle_norm(to_rows(values, kWidth), file.vector("norm"), static_cast<double>(kEps));
-  const Rows want = oracle_linear(file.decoded("down"),
-                                  oracle_gated(file.decoded("gate"), file.decoded("up"), normed));
-  const auto gate = file.import_to(backend(), "gate");
-  const auto up = file.import_to(backend(), "up");
-  const auto down = file.import_to(backend(), "down", WeightRole::row_split);
-  const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
-  const auto x = fill(values, kWidth);
-  backend().gated_mlp(x->rows(1), *norm, kEps, *gate, *up, *down);
-  std::vector<float> got = read(x->rows(1));
-  for (std::size_t i = 0; i < got.size(); ++i) got[i] -= values[i];
-  EXPECT_LT(relative_error(got, want), 3 * kMeanError);
+  EXPECT_LT(relative_error(layer.added(values), layer.oracle_added(values)), 3 * kMeanError);
 }
 
 // Inputs and weights beyond binary16's range at both ends.
