@@ -258,14 +258,14 @@ __global__ void __launch_bounds__(kThreads, 2) attend_short(AttentionArgs a) {
   let_successor_start();
   if (!place.found || place.span.kv_count > kShortKeys) return;
 
-  queries.start(n_rows);
-  keys.start(span.kv_count);
-  copy_commit();
   float factor[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     factor[half] = query_scale[min(static_cast<std::uint32_t>(thread.row + 8 * half), n_rows - 1)];
   scales.load(a, span, thread);
+  queries.start(n_rows);
+  keys.start(span.kv_count);
+  copy_commit();
   values.start(span.kv_count);
   copy_commit();
   scales.find_largest(a, span, reinterpret_cast<uint4*>(memory + Shared<kDim>::kLargest), thread);

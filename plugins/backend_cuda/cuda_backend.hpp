@@ -30,6 +30,7 @@ namespace dllm::cuda {
 struct CudaOptions {
   int device = 0;
   Products products = Products::f16;
+  Recording recording = Recording::when_faster;
   std::uint64_t memory_limit = 0;  // bytes in use, by others too, to stay below; 0: what is free
 };
 

@@ -38,7 +38,19 @@ std::vector<OptionInfo> make_options() {
        .help =
            "f16: weights and activations in binary16; int8: both rounded to int8, one step for "
            "128 inputs: less exact, faster on long canvases and batches (compute capability 9.0)",
-       .choices = {"f16", "int8"}}};
+       .choices = {"f16", "int8"}},
+      {.name = "recording",
+       .type = OptionType::choice,
+       .default_value = "auto",
+       .help = "whether steps of a shape that keeps coming are recorded and replayed; auto: where "
+               "launching them takes longer than running them",
+       .choices = {"auto", "always", "never"}}};
+}
+
+Recording recording_of(const std::string& text) {
+  return text == "always"  ? Recording::always
+         : text == "never" ? Recording::never
+                           : Recording::when_faster;
 }
 
 std::string capability(const cudaDeviceProp& properties) {
@@ -109,6 +121,8 @@ class CudaBackendFactory final : public BackendFactory {
       chosen.device = static_cast<int>(device->second.integer);
     if (const auto limit = options.find("gpu_memory"); limit != options.end())
       chosen.memory_limit = static_cast<std::uint64_t>(limit->second.number * 1073741824.0);
+    if (const auto recording = options.find("recording"); recording != options.end())
+      chosen.recording = recording_of(recording->second.text);
     if (const auto products = options.find("products"); products != options.end())
       chosen.products = products->second.text == "int8" ? Products::int8 : Products::f16;
     int count = 0;

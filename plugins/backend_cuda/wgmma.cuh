@@ -1,21 +1,18 @@
-// Warpgroup products of compute capability 9.0 (sm_90a): D[64 x N] = A[64 x 16]
-// B[16 x N] (+ D).
+// Warpgroup products of compute capability 9.0 (sm_90a): D[64 x N] = A[64 x 16] B[16 x N] (+ D).
 //
-// A (weights) comes from registers in the order of packed.hpp, a warp holding
-// 16 of the 64 rows; B (inputs) from shared memory, N rows of 128 bytes with
-// 128-byte swizzle; D is f32 in registers. PTX ISA, "Asynchronous warpgroup
-// level matrix instructions". The register lists are spelled out because the
-// assembler wants them so.
+// A (weights) comes from registers in the order of packed.hpp, a warp holding 16 of the 64 rows; B
+// (inputs) from shared memory, N rows of 128 bytes with 128-byte swizzle; D is f32 in registers.
+// PTX ISA, "Asynchronous warpgroup level matrix instructions". The register lists are spelled out
+// because the assembler wants them so.
 #pragma once
 
 #include <cstdint>
 
 namespace dllm::cuda {
 
-/// Where B lies, as the instruction wants it: address / 16, rows of 8 x 128
-/// bytes apart (1024 / 16), 128-byte swizzle. `address`: of the stage (a
-/// multiple of 1024) plus 32 bytes per step of 16 inputs. `apart`: bytes from
-/// eight rows to the next eight of the operand.
+/// Where B lies, as the instruction wants it: address / 16, rows of 8 x 128 bytes apart (1024 /
+/// 16), 128-byte swizzle. `address`: of the stage (a multiple of 1024) plus 32 bytes per step of 16
+/// inputs. `apart`: bytes from eight rows to the next eight of the operand.
 __device__ __forceinline__ std::uint64_t swizzled_operand(std::uint32_t address,
                                                           std::uint32_t apart = 1024) {
   return static_cast<std::uint64_t>((address & 0x3FFFFu) >> 4) | std::uint64_t{1} << 16 |
@@ -29,16 +26,14 @@ __device__ __forceinline__ void products_fence() {
 __device__ __forceinline__ void products_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }
-/// Waits for all products of this warp: from here on registers of A and D and
-/// shared memory of B may be written again. Nothing may write registers of A
-/// between a product and this.
+/// Waits for all products of this warp: from here on registers of A and D and shared memory of B
+/// may be written again. Nothing may write registers of A between a product and this.
 __device__ __forceinline__ void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned 0;\n" ::: "memory");
 }
 
-/// The same for B that lies transposed: rows of 64 of the N, `apart` bytes from
-/// 64 N to the next 64. `address`: of the first of 16 rows, a multiple of 1024.
-/// (PTX ISA, "Strides", MN-major)
+/// The same for B that lies transposed: rows of 64 of the N, `apart` bytes from 64 N to the
+/// next 64. `address`: of the first of 16 rows, a multiple of 1024. (PTX ISA, "Strides", MN-major)
 __device__ __forceinline__ std::uint64_t transposed_operand(std::uint32_t address,
                                                             std::uint32_t apart) {
   return static_cast<std::uint64_t>((address & 0x3FFFFu) >> 4) |
@@ -75,8 +70,7 @@ struct WarpgroupProduct<64> {
     asm volatile(
         "{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, "
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
         "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
         "}, {%32, %33, %34, %35}, %36, adds, 1, 1, %38;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
@@ -96,10 +90,8 @@ struct WarpgroupProduct<80> {
     asm volatile(
         "{\n.reg .pred adds;\nsetp.ne.b32 adds, %45, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, "
-        "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, "
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+        "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
         "%34, %35, %36, %37, %38, %39"
         "}, {%40, %41, %42, %43}, %44, adds, 1, 1, %46;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
@@ -120,10 +112,8 @@ struct WarpgroupProduct<96> {
     asm volatile(
         "{\n.reg .pred adds;\nsetp.ne.b32 adds, %53, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, "
-        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, "
-        "%33, %34, %35, "
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
+        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
         "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
         "}, {%48, %49, %50, %51}, %52, adds, 1, 1, %54;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
@@ -145,12 +135,9 @@ struct WarpgroupProduct<128> {
     asm volatile(
         "{\n.reg .pred adds;\nsetp.ne.b32 adds, %69, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, "
-        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, "
-        "%33, %34, %35, "
-        "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-        "%50, %51, %52, "
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
+        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
+        "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
         "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
         "}, {%64, %65, %66, %67}, %68, adds, 1, 1, %70;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
@@ -175,14 +162,10 @@ struct WarpgroupProduct<160> {
     asm volatile(
         "{\n.reg .pred adds;\nsetp.ne.b32 adds, %85, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, "
-        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, "
-        "%33, %34, %35, "
-        "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-        "%50, %51, %52, "
-        "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, "
-        "%67, %68, %69, "
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
+        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
+        "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
+        "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
         "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
         "}, {%80, %81, %82, %83}, %84, adds, 1, 1, %86;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
@@ -209,16 +192,11 @@ struct WarpgroupProduct<176> {
     asm volatile(
         "{\n.reg .pred adds;\nsetp.ne.b32 adds, %93, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n176k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, "
-        "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, "
-        "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, "
-        "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, "
-        "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, "
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+        "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
+        "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
+        "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "
+        "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
         "%82, %83, %84, %85, %86, %87"
         "}, {%88, %89, %90, %91}, %92, adds, 1, 1, %94;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
@@ -246,20 +224,13 @@ struct WarpgroupProduct<256> {
     asm volatile(
         "{\n.reg .pred adds;\nsetp.ne.b32 adds, %133, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, "
-        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, "
-        "%33, %34, %35, "
-        "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-        "%50, %51, %52, "
-        "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, "
-        "%67, %68, %69, "
-        "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "
-        "%84, %85, %86, "
-        "%87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, "
-        "%100, %101, %102, "
-        "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, "
-        "%114, %115, %116, "
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
+        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
+        "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
+        "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
+        "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, "
+        "%87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "
+        "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, "
         "%117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
         "}, {%128, %129, %130, %131}, %132, adds, 1, 1, %134;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
@@ -285,18 +256,15 @@ struct WarpgroupProduct<256> {
   }
 };
 
-/// D = A B, plus D where `adds` is not 0, with A (64 x 16) in shared memory,
-/// too, as swizzled_operand() has it: of 96 columns, and of 64 with B
-/// transposed.
+/// D = A B, plus D where `adds` is not 0, with A (64 x 16) in shared memory, too, as
+/// swizzled_operand() has it: of 96 columns, and of 64 with B transposed.
 __device__ __forceinline__ void run_shared(float (&d)[48], std::uint64_t a, std::uint64_t b,
                                            std::uint32_t adds) {
   asm volatile(
       "{\n.reg .pred adds;\nsetp.ne.b32 adds, %50, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, "
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
       "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
       "}, %48, %49, adds, 1, 1, 0, 0;\n}\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
@@ -314,8 +282,7 @@ __device__ __forceinline__ void run_shared(float (&d)[32], std::uint64_t a, std:
   asm volatile(
       "{\n.reg .pred adds;\nsetp.ne.b32 adds, %34, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, "
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
       "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
       "}, %32, %33, adds, 1, 1, 0, 1;\n}\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),

@@ -162,6 +162,7 @@ class CudaRecordedPanel : public CudaTest {
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
+    backend_ = make_cuda({{"recording", "always"}});
     file_.add("w", DType::q8_0, kWidth, kWidth, 4);
     w_ = file_.import_to(backend(), "w", WeightRole::row_split);
     backend().reserve({.max_tokens = kRows,

@@ -22,6 +22,7 @@ class CudaSums : public CudaTest, public testing::WithParamInterface<std::uint32
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
+    backend_ = make_cuda({{"recording", "always"}});
     for (const char* name : {"q", "k", "v", "out"}) file_.add(name, DType::q4_k, kWidth, kWidth, 1);
     file_.add("gate", DType::q4_k, kFfn, kWidth, 2);
     file_.add("up", DType::q4_k, kFfn, kWidth, 3);
