@@ -129,9 +129,9 @@ CudaBackend::CudaBackend(const CudaOptions& options)
                     " has " + std::to_string(properties_.major) + "." +
                     std::to_string(properties_.minor),
                 "backend cuda, option products", "use products=f16");
-  std::vector<const void*> kernels = {rows_kernel(),        sums_kernel(),
-                                      heads_kernel(),       attention_kernel(),
-                                      head_stream_kernel(), head_whole_kernel()};
+  std::vector<const void*> kernels = {rows_kernel(),      panels_kernel(),    sums_kernel(),
+                                      heads_kernel(),     attention_kernel(), head_stream_kernel(),
+                                      head_whole_kernel()};
   if (gemm_device_.has_warpgroups) {
     kernels.insert(kernels.end(), {short_attention_kernel(), gemm_sm90_kernel()});
     if (options.products == Products::int8) kernels.push_back(gemm_int8_kernel());
@@ -394,14 +394,14 @@ void CudaBackend::run_step(const StepKey& key, const std::function<void()>& body
     rotations_.begin_step();
     try {
       body();
+      sums_.end_step();
+      rotations_.end_step(stream_.get());
     } catch (...) {
       sums_.abandon_step();
       rotations_.abandon_step();
       prepared_ = {};
       throw;
     }
-    sums_.end_step();
-    rotations_.end_step(stream_.get());
   };
   prepared_ = {};  // a step that is replayed does not find what the one before it left
   if (profile_.active()) {

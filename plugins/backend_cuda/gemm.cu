@@ -36,7 +36,7 @@ Split split_of(std::uint32_t n_blocks, std::uint32_t units, std::uint32_t n_mult
   split.n = ceil_div(units, split.units);
   split.n_consumers = tile_blocks;
   split.cost = ceil_div(row_tiles * split.n, n_multiprocessors) * tile_blocks *
-               (split.units + (split.n > 1 ? kMeetingUnits : 0));
+               (split.units + (split.n > 1 ? kPartUnits : 0));
   return split;
 }
 

@@ -48,7 +48,7 @@ constexpr std::uint32_t kMostTokens = 176;
 /// Parts of the inputs.
 constexpr std::uint32_t kMostSplits = 6;
 /// What it costs that the parts of a tile are stored and added, in units of 64 inputs.
-constexpr std::uint32_t kMeetingUnits = 8;
+constexpr std::uint32_t kPartUnits = 8;
 
 void launch_gemm_sm80(const GemmArgs& args, cudaStream_t stream);
 /// Whether parts of the inputs are left to be added.

@@ -92,7 +92,7 @@ Choice choice(const GemmArgs& args, const GemmDevice& device) {
                               token_tiles<kTokens>(args.panel) * parts;
   const std::uint64_t waves = (tiles + device.n_multiprocessors - 1) / device.n_multiprocessors;
   const std::uint32_t blocks = int8_blocks(args.panel.n_cols);
-  const std::uint32_t units = parts > 1 ? args.units_per_split + kMeetingUnits : blocks;
+  const std::uint32_t units = parts > 1 ? args.units_per_split + kPartUnits : blocks;
   return {launch_tiles<kTokens, kPer, kKind>,
           waves * (kTokens + 16) * (kPer == 2 ? 37 : 20) * units, parts > 1};
 }

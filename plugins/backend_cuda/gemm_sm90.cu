@@ -76,7 +76,7 @@ struct Choice {
 };
 
 // In waves of tiles: a tile costs its rows, and about 16 more for unpacking what is then used for
-// few; parts that are stored cost kMeetingUnits.
+// few; parts that are stored cost kPartUnits.
 template <int kTokens, int kConsumers, Kind kKind>
 Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint64_t parts = kKind != Kind::parts ? 1 : args.n_splits;
@@ -84,7 +84,7 @@ Choice choice(const GemmArgs& args, const GemmDevice& device) {
                               token_tiles<kTokens>(args.panel) * parts;
   const std::uint64_t waves = (tiles + device.n_multiprocessors - 1) / device.n_multiprocessors;
   const std::uint32_t units = kKind == Kind::in_turn ? args.n_units() + args.n_splits
-                              : args.n_splits > 1    ? args.units_per_split + kMeetingUnits
+                              : args.n_splits > 1    ? args.units_per_split + kPartUnits
                                                      : args.n_units();
   return {launch_tiles<kTokens, kConsumers, kKind>, waves * (kTokens + 16) * kConsumers * units,
           parts > 1};

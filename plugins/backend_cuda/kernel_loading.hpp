@@ -13,6 +13,7 @@ void load_kernels(std::span<const void* const> one_of_each);
 
 // One kernel of each source file that a step uses.
 const void* rows_kernel();
+const void* panels_kernel();
 const void* sums_kernel();
 const void* heads_kernel();
 const void* attention_kernel();
