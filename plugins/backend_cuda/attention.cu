@@ -110,11 +110,10 @@ std::uint32_t attention_stride(std::uint32_t head_dim) {
               "backend cuda, attention", "use --backend cpu");
 }
 
-bool has_panel(const HeadJobs& jobs, const SpanList& spans, Products way,
-               const GemmDevice& device) {
+bool may_have_panel(const HeadJobs& jobs, Products way, const GemmDevice& device) {
   const bool fills_blocks =
       jobs.head_dim == kInt8Cols || (way == Products::f16 && jobs.head_dim == kUnitCols);
-  return device.has_warpgroups && spans.all_short && fills_blocks && are_whole(jobs);
+  return device.has_warpgroups && fills_blocks && are_whole(jobs);
 }
 
 void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,

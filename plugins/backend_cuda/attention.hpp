@@ -26,7 +26,8 @@ struct SpanList {
   bool all_short = false;  // whatever the list holds when this runs
 };
 
-/// Where attention's result goes: rows, and the same as a product's input where has_panel().
+/// Where attention's result goes: rows, and the same as a product's input where may_have_panel()
+/// and all spans are short.
 struct AttentionOut {
   Rows rows;
   Panel panel;     // no values: not wanted
@@ -38,8 +39,8 @@ void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
                       const SpanList& spans, const AttentionParams& params, const AttentionOut& out,
                       const GemmDevice& device, cudaStream_t stream);
 
-/// Whether attention of these heads can write its result as such an input. That of f16 needs v's
-/// group_scale.
-bool has_panel(const HeadJobs& jobs, const SpanList& spans, Products way, const GemmDevice& device);
+/// Whether attention of these heads can write its result as such an input. With f16 v's group_scale
+/// has to be given then, whether it does or not: products have to read the same either way.
+bool may_have_panel(const HeadJobs& jobs, Products way, const GemmDevice& device);
 
 }  // namespace dllm::cuda

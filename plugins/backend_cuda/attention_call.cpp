@@ -89,11 +89,13 @@ void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const Atte
   const SpanList all_spans = {list.values(), list.size(), *long_lists_ == 0};
   const Rows out_rows = new_rows_of(out);
   const Products way = options_.products;
+  const bool may_write_input = may_have_panel(jobs, way, gemm_device_);
   const bool writes_input =
-      list.n_queries() == out.n_rows && has_panel(jobs, all_spans, way, gemm_device_);
+      may_write_input && all_spans.all_short && list.n_queries() == out.n_rows;
   Inputs inputs;
+  // Row scales of sums that were taken lie in input_, which reserve() keeps from moving in a step.
   if (writes_input) place_input(input_, way, out.n_rows, out.n_cols, inputs);
-  if (inputs.f16.values) {
+  if (may_write_input && way == Products::f16) {
     grow(group_scales_,
          std::uint64_t{v.n_rows} * HeadRows::groups_of(params.n_kv_heads) * sizeof(float),
          "heads of attention");

@@ -2,8 +2,13 @@
 //
 // A panel's row has a power of two that has to be known before its other heads are: a result is an
 // average of values, so with u the largest power of all heads' values in the sequence it is below
-// 2 u, up to rounding, and 2^-14 u keeps it below 2^15. Full precision then goes down to 2^-29 of
-// 2 u. A panel of int8 has a step a row and head of 128 dimensions, which is known here.
+// 2 u, up to rounding, and s = 2^-12 u keeps it near 2^13. Full precision then goes down to 2^-27
+// of 2 u, as in a panel made from rows. (A panel of int8 has a step a row and head of 128
+// dimensions, which is known here.)
+//
+// A product has to read the same of a sequence beside a long one, where its panel is made from rows
+// (rows.cu): that panel's power of two may be less than s, not more, and finer steps below 2^-14 s
+// would show. So rows have no finer steps than 2^-24 s, which is what binary16 has there.
 #pragma once
 
 #include "attention_short.cuh"
@@ -13,6 +18,15 @@
 namespace dllm::cuda::short_attention {
 
 #if defined(DLLM_WARPGROUPS)
+
+constexpr int kPanelExponent = 12;  // of a row's bound in the panel
+
+// Results in steps of 2^-24 s or more.
+__device__ __forceinline__ void round_steps(Results& out, float scale) {
+  const float offset = scale == scale ? 0.75f * scale : 0;  // in its binade a step of f32 is that
+#pragma unroll
+  for (float& value : out) value = __fsub_rn(__fadd_rn(value, offset), offset);
+}
 
 // This group's dimensions of a head's rows, from row `first` on.
 __device__ __forceinline__ void store_rows(const AttentionArgs& a, std::uint32_t first,
@@ -45,9 +59,8 @@ __device__ __forceinline__ void store_rows(const AttentionArgs& a, std::uint32_t
 template <int kDim>
 __device__ __forceinline__ bool store_panel(const Panel& panel, std::uint32_t first,
                                             std::uint32_t n_rows, std::uint32_t head,
-                                            const Results& out, unsigned largest_value,
-                                            std::uint32_t base, const Thread& thread) {
-  const float scale = row_scale(__uint_as_float(largest_value), 14);
+                                            const Results& out, float scale, std::uint32_t base,
+                                            const Thread& thread) {
   const float inverse = inverse_of(scale);
   const std::uint32_t tile = base + Shared<kDim>::kTiles + thread.group * Shared<kDim>::kTile;
   const std::uint32_t row = 16 * thread.warp + thread.lane % 16;

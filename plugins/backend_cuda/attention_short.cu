@@ -106,7 +106,7 @@ struct Scales {
       key = *key_at;
       value = *value_at;
     }
-    if (a.panel.values && thread.number / 32 < HeadRows::groups_of(a.v.n_heads))
+    if (a.v.group_scale && thread.number / 32 < HeadRows::groups_of(a.v.n_heads))
       load_group(a, span, thread.lane);
   }
 
@@ -114,7 +114,7 @@ struct Scales {
                                                uint4* shared, const Thread& thread) {
     largest.key = key;
     largest.value = value;
-    const std::uint32_t n_groups = a.panel.values ? HeadRows::groups_of(a.v.n_heads) : 0;
+    const std::uint32_t n_groups = a.v.group_scale ? HeadRows::groups_of(a.v.n_heads) : 0;
     std::uint32_t group = thread.number / 32;
 #pragma unroll 1
     for (;;) {
@@ -299,9 +299,12 @@ __global__ void __launch_bounds__(kThreads, 2) attend_short(AttentionArgs a) {
     }
   }
   bool stores = false;  // this thread, by the copy engine, while rows are stored
-  if (a.panel.values)
-    stores = store_panel<kDim>(a.panel, first, n_rows, head, out, scales.largest.all_values, base,
-                               thread);
+  if (a.v.group_scale) {
+    const float scale = row_scale(__uint_as_float(scales.largest.all_values), kPanelExponent);
+    round_steps(out, scale);
+    if (a.panel.values)
+      stores = store_panel<kDim>(a.panel, first, n_rows, head, out, scale, base, thread);
+  }
   if constexpr (kDim == kInt8Cols)
     if (a.int8.codes)
       stores = store_int8_panel(a.int8, first, n_rows, head, out, base, memory, thread);

@@ -195,14 +195,17 @@ std::vector<float> first_rows(const std::vector<float>& values, std::uint32_t n,
 }
 
 // A sequence of 40 rows beside another of `length` rows, whose values are 2^`exponent` times as
-// large, and alone, when no list of spans knows of the other any more.
-void expect_same_beside(Backend& backend, std::uint32_t length, int exponent) {
+// large, and alone, when no list of spans knows of the other any more. Its own values are 2^`own`
+// times as large in the second head.
+void expect_same_beside(Backend& backend, std::uint32_t length, int exponent, int own = 0) {
   constexpr std::uint32_t kOwn = 40;
   std::vector<float> q, k, v, together;
   {
     Layer layer(backend, {kOwn, length});
     for (std::size_t i = std::size_t{kOwn} * kKvWidth; i < layer.v.size(); ++i)
       layer.v[i] = std::ldexp(layer.v[i], exponent);
+    for (std::size_t i = 0; i < std::size_t{kOwn} * kKvWidth; ++i)
+      if (i % kKvWidth >= kDim) layer.v[i] = std::ldexp(layer.v[i], own);
     layer.attend_to(layer.out());
     together = first_rows(layer.product(layer.out()), kOwn, kWidth);
     q = first_rows(layer.q, kOwn, kWidth);
@@ -225,6 +228,13 @@ TEST_F(AttentionOutput, OfASequenceIsTheSameBesideALargerOne) {
 // Long ones may be another kernel's.
 TEST_F(AttentionOutput, OfASequenceIsTheSameBesideALongOne) {
   on_every_subject([](Backend& backend) { expect_same_beside(backend, 210, 0); });
+}
+
+// Where binary16 has no full precision any more.
+TEST_F(AttentionOutput, OfSmallHeadsIsTheSameBesideALongOne) {
+  on_every_subject([](Backend& backend) {
+    for (const int own : {-25, -28, -34}) expect_same_beside(backend, 210, 0, own);
+  });
 }
 
 // A value of a key or a query that is not finite: in every row of its sequence, or in its own.
