@@ -143,8 +143,7 @@ struct Scales {
   }
 };
 
-// s[4 n + 2 half + i]: of row `half` and key 8 (kGroups n + group) + 2 (lane %
-// 4) + i.
+// s[4 n + 2 half + i]: of row `half` and key 8 (kGroups n + group) + 2 (lane % 4) + i.
 using Scores = float[kOwnKeys / 2];
 
 // Scores of this group's keys, to be multiplied by the row's factor.
@@ -217,8 +216,8 @@ __device__ __forceinline__ void weigh(Scores& s, const float (&factor)[2], std::
   leave(sum, memory + Shared<kDim>::kRowSums, thread, plus);
   copy_wait<0>();
   fence_copies();
-  over_groups(sum, memory + Shared<kDim>::kRowSums, thread,
-              plus);  // weights and values are there
+  // Then weights and values are there, too.
+  over_groups(sum, memory + Shared<kDim>::kRowSums, thread, plus);
 }
 
 template <int kDim>

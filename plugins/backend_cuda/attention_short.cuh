@@ -53,7 +53,7 @@ struct Thread {
   }
 };
 
-// A row's figure of both groups, by way of shared memory.
+// A row's figure of both groups, by way of shared memory: each leaves its own, all take both.
 template <typename Op>
 __device__ __forceinline__ void over_groups(float (&figure)[2], std::uint8_t* memory,
                                             const Thread& thread, const Op& op) {
@@ -79,8 +79,7 @@ __device__ __forceinline__ void leave(const float (&figure)[2], std::uint8_t* me
   }
 }
 
-// Of this group's 64 dimensions: out[4 n + 2 half + i] of row `half`, 8 n + 2
-// (lane % 4) + i.
+// out[4 n + 2 half + i]: of row `half` and this group's dimension 8 n + 2 (lane % 4) + i.
 using Results = float[32];
 
 #endif
