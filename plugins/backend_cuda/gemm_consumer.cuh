@@ -134,6 +134,16 @@ __device__ __forceinline__ void sum_tile(const GemmArgs& a, Ring<kTokens, kConsu
   }
 }
 
+// Lets go of n stages that hold nothing for this consumer.
+template <int kTokens, int kConsumers>
+__device__ __forceinline__ void skip(Ring<kTokens, kConsumers>& ring, std::uint32_t n, int lane) {
+  for (; n > 0; --n, ring.advance()) {
+    barrier_wait(ring.full(ring.stage), ring.parity);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(ring.empty(ring.stage));
+  }
+}
+
 template <int kTokens, int kConsumers, Kind kKind>
 __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
                                         Ring<kTokens, kConsumers> ring) {
@@ -143,14 +153,17 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
   const std::uint32_t n_tiles = plan.n_row_groups * plan.n_parts * plan.n_token_tiles;
   wait_for_predecessor();
   for (std::uint32_t number = blockIdx.x; number < n_tiles; number += gridDim.x) {
-    const Tile tile = tile_of<kConsumers>(plan, number);
+    const Tile tile = tile_of(plan, number);
     const std::uint32_t n = units_of<kKind>(a, tile).count;
+    if (consumer >= tile.n_blocks) {
+      skip(ring, n, lane);
+      continue;
+    }
     const std::uint32_t tile_row = first_tile_row<kTokens>(a.panel, tile.token_tile);
     const TileScales<kTokens> scales(a.panel, tile_row);
     const TileScales<kTokens> product_scales(kKind == Kind::gated ? a.products : a.panel, tile_row);
     const std::uint32_t block = tile.first_block + consumer;
-    const bool exists = kKind == Kind::gated || block < a.n_blocks;
-    const GemmPart& part = a.part_of(kKind != Kind::gated && exists ? block : 0);
+    const GemmPart& part = a.part_of(kKind == Kind::gated ? 0 : block);
     float acc[kTokens / 2];
     with_form(part.weight.form, [&](auto form) {
       sum_tile<decltype(form)::value, kTokens, kConsumers, kKind>(a, ring, n, consumer, warp, lane,
@@ -158,7 +171,7 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
     });
     if constexpr (kKind == Kind::parts) {
       if (plan.n_parts > 1) {
-        if (exists) store_part<kTokens>(a, tile, block, warp, lane, acc);
+        store_part<kTokens>(a, tile, block, warp, lane, acc);
         continue;
       }
     }
@@ -168,14 +181,11 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
       product_scales.template keep<true>(ring.product_scales(consumer));
     consumer_sync(consumer);
     if constexpr (kKind == Kind::gated) {
-      // Columns that fill up the last tile lie beyond the panel.
       const std::uint32_t col = block * (kBlockRows / 2) + 8 * warp;
-      if (col < Panel::padded_cols(a.products.n_cols))
-        store_products<kTokens>(a, tile_row, col, lane, ring.scales(consumer),
-                                ring.product_scales(consumer), acc);
+      store_products<kTokens>(a, tile_row, col, lane, ring.scales(consumer),
+                              ring.product_scales(consumer), acc);
       continue;
     }
-    if (!exists) continue;
     const ResultRows rows(a, part, block * kBlockRows - part.first_col + warp * kUnitRows, tile_row,
                           lane);
     store_sums<kTokens>(acc, rows, ring.scales(consumer));

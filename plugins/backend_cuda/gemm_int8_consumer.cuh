@@ -191,7 +191,6 @@ __device__ __forceinline__ void store_int8_products(const GemmArgs& a, const Int
 template <int kTokens, int kPer, Kind kKind>
 __device__ __forceinline__ void consume_int8(const GemmArgs& a, const Int8Panel& to,
                                              const Plan& plan, Int8Ring<kTokens, kPer> ring) {
-  constexpr std::uint32_t kTileBlocks = kInt8Consumers * (kKind == Kind::gated ? 1 : kPer);
   const std::uint32_t consumer = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0) - 1;
   const int warp = static_cast<int>(__shfl_sync(0xFFFFFFFFu, threadIdx.x / 32 % 4, 0));
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -199,7 +198,7 @@ __device__ __forceinline__ void consume_int8(const GemmArgs& a, const Int8Panel&
   Int8Consumer<kTokens, kPer, kKind> at = {ring, consumer, warp, lane};
   wait_for_predecessor();
   for (std::uint32_t number = blockIdx.x; number < n_tiles; number += gridDim.x) {
-    const Tile tile = tile_of<kTileBlocks>(plan, number);
+    const Tile tile = tile_of(plan, number);
     const std::uint32_t n = int8_units_of<kKind>(a, tile).count;
     const std::uint32_t tile_row = first_tile_row<kTokens>(a.panel, tile.token_tile);
     float acc[kPer][kTokens / 2];

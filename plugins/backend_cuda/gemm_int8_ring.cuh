@@ -114,13 +114,12 @@ __device__ __forceinline__ void produce_int8(const GemmArgs& a, const Int8Panel&
                                              const Plan& plan, Int8Ring<kTokens, kPer> ring) {
   using Ring = Int8Ring<kTokens, kPer>;
   using Size = Int8Sizes<kTokens, kPer>;
-  constexpr std::uint32_t kTileBlocks = kKind == Kind::gated ? Size::kBlocks / 2 : Size::kBlocks;
   static_assert(Size::kBlocks <= 8);
   const std::uint32_t lane = threadIdx.x % 32;
   const std::uint32_t n_tiles = plan.n_row_groups * plan.n_parts * plan.n_token_tiles;
   bool first = true;
   for (std::uint32_t number = blockIdx.x; number < n_tiles; number += gridDim.x) {
-    const Tile tile = tile_of<kTileBlocks>(plan, number);
+    const Tile tile = tile_of(plan, number);
     const auto [begin, n] = int8_units_of<kKind>(a, tile);
     const std::uint32_t mine = lane % 8;
     const Int8Source source = int8_source<kPer, kKind>(a, tile, mine, begin);

@@ -51,10 +51,13 @@ __global__ void __launch_bounds__(128 * (1 + kInt8Consumers), 1)
 #endif
 }
 
-template <int kTokens, int kPer, Kind kKind>
+// Blocks of a call's results that a tile takes.
+template <int kPer, Kind kKind>
+constexpr std::uint32_t kTileBlocks = kInt8Consumers * (kKind == Kind::gated ? 1 : kPer);
+
+template <int kPer, Kind kKind>
 std::uint32_t row_groups(const GemmArgs& args) {
-  const std::uint32_t blocks = kInt8Consumers * (kKind == Kind::gated ? 1 : kPer);
-  return (args.n_blocks + blocks - 1) / blocks;
+  return (args.n_blocks + kTileBlocks<kPer, kKind> - 1) / kTileBlocks<kPer, kKind>;
 }
 
 template <int kTokens, int kPer, Kind kKind>
@@ -63,7 +66,8 @@ void launch_tiles(const GemmArgs& args, const Int8Panel& panel, const Int8Panel&
   using Size = Int8Sizes<kTokens, kPer>;
   const auto kernel = gemm_int8<kTokens, kPer, kKind>;
   Plan plan = {};
-  plan.n_row_groups = row_groups<kTokens, kPer, kKind>(args);
+  plan.n_row_groups = row_groups<kPer, kKind>(args);
+  plan.group_blocks = kTileBlocks<kPer, kKind>;
   plan.n_parts = kKind != Kind::parts ? 1 : args.n_splits;
   plan.n_token_tiles = token_tiles<kTokens>(args.panel);
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -88,8 +92,8 @@ struct Choice {
 template <int kTokens, int kPer, Kind kKind>
 Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint64_t parts = kKind != Kind::parts ? 1 : args.n_splits;
-  const std::uint64_t tiles = std::uint64_t{row_groups<kTokens, kPer, kKind>(args)} *
-                              token_tiles<kTokens>(args.panel) * parts;
+  const std::uint64_t tiles =
+      std::uint64_t{row_groups<kPer, kKind>(args)} * token_tiles<kTokens>(args.panel) * parts;
   const std::uint64_t waves = (tiles + device.n_multiprocessors - 1) / device.n_multiprocessors;
   const std::uint32_t blocks = int8_blocks(args.panel.n_cols);
   const std::uint32_t units = parts > 1 ? args.units_per_split + kPartUnits : blocks;

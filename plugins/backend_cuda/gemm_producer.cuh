@@ -18,30 +18,29 @@ struct Source {
   std::uint32_t place = 0;  // of the consumer's bytes
 };
 
-template <int kConsumers, Kind kKind>
+template <Kind kKind>
 __device__ __forceinline__ Source source_of(const GemmArgs& a, const Tile& tile, std::uint32_t lane,
                                             std::uint32_t begin) {
   Source source;
   if constexpr (kKind == Kind::gated) {
     // Lanes 0 to 2 bring half a block of gate for a consumer, lanes 4 to 6 of up.
     source.consumer = lane % 4;
-    if (source.consumer >= kConsumers || lane >= 8) return source;
+    if (source.consumer >= tile.n_blocks || lane >= 8) return source;
     const Packed& weight = a.parts[lane / 4].weight;
     const std::uint32_t unit_bytes = form_facts(weight.form).unit_bytes();
     const std::uint32_t half = tile.first_block + source.consumer;
-    source.from = weight.units + weight.unit_offset(half < a.n_blocks ? 2 * half : 0, begin);
+    source.from = weight.units + weight.unit_offset(2 * half, begin);
     source.step = kBlockUnits * unit_bytes;
     source.bytes = 2 * unit_bytes;
     source.place = lane / 4 * source.bytes;
   } else {
     source.consumer = lane;
-    if (lane >= kConsumers) return source;
+    if (lane >= tile.n_blocks) return source;
     const std::uint32_t block = tile.first_block + lane;
-    const std::uint32_t existing = block < a.n_blocks ? block : 0;
-    const GemmPart& part = a.part_of(existing);
+    const GemmPart& part = a.part_of(block);
     source.from =
         part.weight.units +
-        part.weight.unit_offset((existing - part.first_col / kBlockRows) * kBlockUnits, begin);
+        part.weight.unit_offset((block - part.first_col / kBlockRows) * kBlockUnits, begin);
     source.bytes = kBlockUnits * form_facts(part.weight.form).unit_bytes();
     source.step = source.bytes;
   }
@@ -62,9 +61,9 @@ __device__ __forceinline__ void produce(const GemmArgs& a, const Plan& plan,
   const std::uint32_t n_tiles = plan.n_row_groups * plan.n_parts * plan.n_token_tiles;
   bool first = true;
   for (std::uint32_t number = blockIdx.x; number < n_tiles; number += gridDim.x) {
-    const Tile tile = tile_of<kConsumers>(plan, number);
+    const Tile tile = tile_of(plan, number);
     const auto [begin, n] = units_of<kKind>(a, tile);
-    const Source source = source_of<kConsumers, kKind>(a, tile, lane, begin);
+    const Source source = source_of<kKind>(a, tile, lane, begin);
     std::uint32_t all_bytes = source.bytes;
     for (int offset = 16; offset > 0; offset /= 2)
       all_bytes += __shfl_xor_sync(0xFFFFFFFFu, all_bytes, offset);

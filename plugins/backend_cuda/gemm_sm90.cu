@@ -1,12 +1,12 @@
 // The product for Hopper (sm_90a): warpgroup products with the weights in registers.
 //
-// A thread block takes 192 or 128 weight rows and up to kTokens input rows. Its first warpgroup is
-// the producer: one warp has the copy engine bring, per 64 inputs, the quantised weights and the
-// block of the panel into a ring of stages. The other three or two are consumers: each reads the
-// quantised codes of its own 64 rows, unpacks them in registers and multiplies them with the
-// stage's inputs; while one unpacks, the products of the others run. Two consumers have registers
-// to unpack the next codes while their own products run, too. A block stays and takes tiles until
-// none is left.
+// A thread block takes up to 192 or 128 weight rows and up to kTokens input rows. Its first
+// warpgroup is the producer: one warp has the copy engine bring, per 64 inputs, the quantised
+// weights and the block of the panel into a ring of stages. The other three or two are consumers:
+// each reads the quantised codes of its own 64 rows, unpacks them in registers and multiplies them
+// with the stage's inputs; while one unpacks, the products of the others run. Two consumers have
+// registers to unpack the next codes while their own products run, too. A block stays and takes
+// tiles until none is left.
 #include <algorithm>
 
 #include "async_copy.cuh"
@@ -47,11 +47,39 @@ __global__ void __launch_bounds__(128 * (1 + kConsumers), 1)
 #endif
 }
 
+// How 64-row blocks of weights are shared out among tiles. Where a multiprocessor takes several
+// tiles, all have work in the last turn, too: 592 blocks are not 132 tiles of three and then 66,
+// but 264 of three or two, which take five sixths of the time.
+struct RowGroups {
+  std::uint32_t n;
+  std::uint32_t blocks;    // of each of them,
+  std::uint32_t n_larger;  // and one more of the first n_larger
+  bool are_even;
+};
+
+template <int kTokens, int kConsumers, Kind kKind>
+RowGroups row_groups(const GemmArgs& args, const GemmDevice& device) {
+  const auto tiles_for = [](std::uint32_t n, std::uint32_t by) { return (n + by - 1) / by; };
+  RowGroups groups = {};
+  groups.n = tiles_for(args.n_blocks, kConsumers);
+  groups.are_even =
+      token_tiles<kTokens>(args.panel) == 1 && (kKind != Kind::parts || args.n_splits == 1);
+  if (groups.are_even && groups.n > device.n_multiprocessors)
+    groups.n = std::min(tiles_for(groups.n, device.n_multiprocessors) * device.n_multiprocessors,
+                        args.n_blocks);
+  groups.blocks = args.n_blocks / groups.n;
+  groups.n_larger = args.n_blocks % groups.n;
+  return groups;
+}
+
 template <int kTokens, int kConsumers, Kind kKind>
 void launch_tiles(const GemmArgs& args, const GemmDevice& device, cudaStream_t stream) {
   const auto kernel = gemm<kTokens, kConsumers, kKind>;
   Plan plan = {};
-  plan.n_row_groups = (args.n_blocks + kConsumers - 1) / kConsumers;
+  const RowGroups groups = row_groups<kTokens, kConsumers, kKind>(args, device);
+  plan.n_row_groups = groups.n;
+  plan.group_blocks = groups.blocks;
+  plan.n_larger = groups.n_larger;
   plan.n_parts = kKind != Kind::parts ? 1 : args.n_splits;
   plan.n_token_tiles = token_tiles<kTokens>(args.panel);
   for (std::uint32_t i = 0; i < args.n_parts; ++i)
@@ -75,19 +103,22 @@ struct Choice {
   bool has_parts;
 };
 
-// In waves of tiles: a tile costs its rows, and about 16 more for unpacking what is then used for
-// few; parts that are stored cost kPartUnits.
+// In blocks that a multiprocessor takes: each costs its rows, and about 16 more for unpacking what
+// is then used for few; parts that are stored cost kPartUnits.
 template <int kTokens, int kConsumers, Kind kKind>
 Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint64_t parts = kKind != Kind::parts ? 1 : args.n_splits;
-  const std::uint64_t tiles = std::uint64_t{args.n_blocks + kConsumers - 1} / kConsumers *
-                              token_tiles<kTokens>(args.panel) * parts;
+  const RowGroups groups = row_groups<kTokens, kConsumers, kKind>(args, device);
+  const std::uint64_t tiles = std::uint64_t{groups.n} * token_tiles<kTokens>(args.panel) * parts;
   const std::uint64_t waves = (tiles + device.n_multiprocessors - 1) / device.n_multiprocessors;
+  const std::uint64_t blocks =
+      groups.are_even ? waves * groups.blocks + (groups.n_larger + device.n_multiprocessors - 1) /
+                                                    device.n_multiprocessors
+                      : waves * kConsumers;
   const std::uint32_t units = kKind == Kind::in_turn ? args.n_units() + args.n_splits
                               : args.n_splits > 1    ? args.units_per_split + kPartUnits
                                                      : args.n_units();
-  return {launch_tiles<kTokens, kConsumers, kKind>, waves * (kTokens + 16) * kConsumers * units,
-          parts > 1};
+  return {launch_tiles<kTokens, kConsumers, kKind>, blocks * (kTokens + 16) * units, parts > 1};
 }
 
 struct Best {

@@ -1,6 +1,7 @@
 // Tiles of the Hopper product, and what becomes of their sums.
 //
-// A tile is 128 or 192 weight rows, 64 a consumer, by kTokens input rows by one part of the inputs.
+// A tile is up to 128 or 192 weight rows, 64 a consumer, by kTokens input rows by one part of the
+// inputs.
 // Where there are several parts, sums are left in memory as they are, for whoever reads the results
 // (sums.cuh). Where there are enough tiles without that, a block takes all parts of its tile one
 // after the other and adds them in registers, in the same order.
@@ -16,6 +17,8 @@ namespace dllm::cuda {
 /// How a launch is cut into tiles, and where things lie in shared memory.
 struct Plan {
   std::uint32_t n_row_groups;  // tiles of weight rows
+  std::uint32_t group_blocks;  // of 64 weight rows, of each of them,
+  std::uint32_t n_larger;      // and one more of the first n_larger
   std::uint32_t n_parts;       // of the inputs, that different tiles take
   std::uint32_t n_token_tiles;
   std::uint32_t n_stages;
@@ -26,15 +29,17 @@ struct Tile {
   std::uint32_t token_tile;
   std::uint32_t split;
   std::uint32_t first_block;
+  std::uint32_t n_blocks;
 };
 
 #if defined(DLLM_WARPGROUPS)
 
-template <int kConsumers>
 __device__ __forceinline__ Tile tile_of(const Plan& plan, std::uint32_t number) {
   const std::uint32_t rest = number / plan.n_parts;
   const std::uint32_t group = rest / plan.n_token_tiles;
-  return {rest % plan.n_token_tiles, number % plan.n_parts, group * kConsumers};
+  return {rest % plan.n_token_tiles, number % plan.n_parts,
+          group * plan.group_blocks + min(group, plan.n_larger),
+          plan.group_blocks + (group < plan.n_larger ? 1 : 0)};
 }
 
 // The threads of a consumer.

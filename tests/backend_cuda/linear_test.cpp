@@ -179,24 +179,29 @@ TEST_F(CudaLinearTiles, StagesAreFilledAgain) {
 }
 
 // Tiles of 256 input rows are taken where matrices have many rows, too: two of them, the second
-// full or not, against the same rows 64 at a time.
+// full or not, against the same rows 64 at a time. Of those, 592 blocks of weight rows make several
+// tiles a multiprocessor, not all of three.
 TEST_F(CudaLinearTiles, ManyRowsOfTallMatricesGiveWhatFewGive) {
   constexpr std::uint32_t kWidth = 256;
-  constexpr std::uint32_t kFfn = 12288;
   constexpr std::uint32_t kMost = 512;
   constexpr std::uint32_t kFew = 64;
   const auto values = random_floats(std::size_t{kMost} * kWidth, 5, 3);
-  for (const DType type : {DType::q4_k, DType::q6_k}) {
-    SCOPED_TRACE(std::string(dtype_name(type)));
-    const FeedForward layer(backend(), type, kWidth, kFfn);
+  struct Case {
+    DType type;
+    std::uint32_t ffn;
+  };
+  for (const auto [type, ffn] :
+       {Case{DType::q4_k, 12288}, Case{DType::q6_k, 12288}, Case{DType::q4_k, 18944}}) {
+    SCOPED_TRACE(std::string(dtype_name(type)) + " " + std::to_string(ffn));
+    const FeedForward layer(backend(), type, kWidth, ffn);
     WeightFile file;
-    file.add("tall", type, 2 * kFfn, kWidth, 4);
+    file.add("tall", type, 2 * ffn, kWidth, 4);
     const auto tall = file.import_to(backend(), "tall");
     // Rows [first, first + n): through the gated layer, then through `tall`.
     const auto run = [&](std::uint32_t first, std::uint32_t n) {
       const auto begin = values.begin() + std::ptrdiff_t{first} * kWidth;
       const auto x = fill({begin, begin + std::ptrdiff_t{n} * kWidth}, kWidth);
-      std::vector<float> out(std::size_t{n} * 2 * kFfn);
+      std::vector<float> out(std::size_t{n} * 2 * ffn);
       layer.run(x->rows(n));
       backend().logits(x->rows(n), *layer.norm, kEps, *tall, out);
       return out;
@@ -208,13 +213,13 @@ TEST_F(CudaLinearTiles, ManyRowsOfTallMatricesGiveWhatFewGive) {
     }
     for (const std::uint32_t n : {kMost - 9, kMost}) {
       SCOPED_TRACE("rows " + std::to_string(n));
-      expect_same(run(0, n), {few.begin(), few.begin() + std::ptrdiff_t{n} * 2 * kFfn});
+      expect_same(run(0, n), {few.begin(), few.begin() + std::ptrdiff_t{n} * 2 * ffn});
     }
     const std::vector<float> first = {values.begin(), values.begin() + kWidth};
     std::vector<float> hidden = first;
     const Rows added = layer.oracle_added(first);
     for (std::uint32_t i = 0; i < kWidth; ++i) hidden[i] += static_cast<float>(added[0][i]);
-    few.resize(2 * kFfn);
+    few.resize(2 * ffn);
     EXPECT_LT(relative_error(few, oracle_linear(file.decoded("tall"), layer.oracle_normed(hidden))),
               4 * kMeanError);
   }
