@@ -103,8 +103,14 @@ struct Choice {
   bool has_parts;
 };
 
-// In blocks that a multiprocessor takes: each costs its rows, and about 16 more for unpacking what
-// is then used for few; parts that are stored cost kPartUnits.
+// What a block of weights and kTokens input rows cost, in rows: about 16 more than there are, and
+// with three consumers hardly less for 80 than for 160, because unpacking is what they wait for
+// (833 and 981 cycles for 64 inputs).
+template <int kTokens, int kConsumers>
+constexpr std::uint64_t kBlockCost =
+    kConsumers == 3 ? std::max(kTokens + 16, 140 + kTokens / 8) : kTokens + 16;
+
+// In blocks that a multiprocessor takes; parts that are stored cost kPartUnits.
 template <int kTokens, int kConsumers, Kind kKind>
 Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint64_t parts = kKind != Kind::parts ? 1 : args.n_splits;
@@ -118,7 +124,8 @@ Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint32_t units = kKind == Kind::in_turn ? args.n_units() + args.n_splits
                               : args.n_splits > 1    ? args.units_per_split + kPartUnits
                                                      : args.n_units();
-  return {launch_tiles<kTokens, kConsumers, kKind>, blocks * (kTokens + 16) * units, parts > 1};
+  return {launch_tiles<kTokens, kConsumers, kKind>,
+          blocks * kBlockCost<kTokens, kConsumers> * units, parts > 1};
 }
 
 struct Best {
