@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::uint32_t kMostDim = 256;
 
-Rows stored_rows(const TensorView& view) {
-  return {static_cast<const CudaBuffer&>(*view.buffer).values(), view.n_rows, view.n_cols};
-}
-
 const float* head_norm_of(const RopeParams& params) {
   if (!params.head_norm) return nullptr;
   const auto* vector = dynamic_cast<const Vector*>(params.head_norm);

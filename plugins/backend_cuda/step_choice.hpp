@@ -1,12 +1,14 @@
-// Whether a step is worth recording: replayed, it begins later than one that is launched kernel by
-// kernel (by 0.2 ms for 270 kernels on an H200), and it wins only where launches take longer than
-// what they launch.
+// Whether a step is worth recording: replayed, it begins no sooner than one that is launched kernel
+// by kernel, and it wins only where launches take longer than what they launch.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 namespace dllm::cuda {
+
+/// Times that a shape is launched kernel by kernel before it may be recorded.
+constexpr int kDirectRuns = 8;
 
 /// Option `recording`.
 enum class Recording : std::uint8_t { when_faster, always, never };

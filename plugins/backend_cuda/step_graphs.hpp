@@ -22,7 +22,6 @@ namespace dllm::cuda {
 
 class StepGraphs {
  public:
-  static constexpr int kDirectRuns = 8;
   static constexpr int kTimedRuns = 3;  // the last of them
 
   explicit StepGraphs(Recording recording) : recording_(recording) {}

@@ -7,12 +7,14 @@
 
 #include "attention_case.hpp"
 #include "cuda_support.hpp"
+#include "step_choice.hpp"
 
 namespace dllm::test {
 namespace {
 
+using cuda::kDirectRuns;
+
 constexpr std::uint32_t kOut = 64;
-constexpr int kDirectRuns = 8;  // StepGraphs: of a shape, before it is recorded
 
 class CudaAttentionPanel : public CudaTest {
  protected:

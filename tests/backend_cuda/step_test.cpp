@@ -6,7 +6,7 @@
 namespace dllm::test {
 namespace {
 
-constexpr int kDirectRuns = 8;  // StepGraphs: of a shape, before it is recorded
+using cuda::kDirectRuns;
 
 class CudaStep : public CudaTest {
  protected:

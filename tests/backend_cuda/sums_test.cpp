@@ -5,11 +5,13 @@
 #include <stdexcept>
 
 #include "cuda_support.hpp"
+#include "step_choice.hpp"
 
 namespace dllm::test {
 namespace {
 
-constexpr int kDirectRuns = 8;  // StepGraphs: of a shape, before it is recorded
+using cuda::kDirectRuns;
+
 constexpr float kEps = 1e-5F;
 
 struct Size {
