@@ -1,5 +1,6 @@
 #include "device_lists.hpp"
 
+#include <cstddef>
 #include <cstring>
 #include <string>
 

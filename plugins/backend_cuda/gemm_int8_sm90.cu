@@ -67,7 +67,7 @@ void launch_tiles(const GemmArgs& args, const Int8Panel& panel, const Int8Panel&
   const auto kernel = gemm_int8<kTokens, kPer, kKind>;
   Plan plan = {};
   plan.n_row_groups = row_groups<kPer, kKind>(args);
-  plan.group_blocks = kTileBlocks<kPer, kKind>;
+  plan.group_blocks = kTileBlocks<kPer, kKind>;  // the last may have fewer; its readers ask
   plan.n_parts = kKind != Kind::parts ? 1 : args.n_splits;
   plan.n_token_tiles = token_tiles<kTokens>(args.panel);
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -54,7 +54,7 @@ struct RowGroups {
   std::uint32_t n;
   std::uint32_t blocks;    // of each of them,
   std::uint32_t n_larger;  // and one more of the first n_larger
-  bool are_even;
+  bool is_one_tile;        // of each: one token tile, one part
 };
 
 template <int kTokens, int kConsumers, Kind kKind>
@@ -62,9 +62,9 @@ RowGroups row_groups(const GemmArgs& args, const GemmDevice& device) {
   const auto tiles_for = [](std::uint32_t n, std::uint32_t by) { return (n + by - 1) / by; };
   RowGroups groups = {};
   groups.n = tiles_for(args.n_blocks, kConsumers);
-  groups.are_even =
+  groups.is_one_tile =
       token_tiles<kTokens>(args.panel) == 1 && (kKind != Kind::parts || args.n_splits == 1);
-  if (groups.are_even && groups.n > device.n_multiprocessors)
+  if (groups.is_one_tile && groups.n > device.n_multiprocessors)
     groups.n = std::min(tiles_for(groups.n, device.n_multiprocessors) * device.n_multiprocessors,
                         args.n_blocks);
   groups.blocks = args.n_blocks / groups.n;
@@ -118,9 +118,10 @@ Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint64_t tiles = std::uint64_t{groups.n} * token_tiles<kTokens>(args.panel) * parts;
   const std::uint64_t waves = (tiles + device.n_multiprocessors - 1) / device.n_multiprocessors;
   const std::uint64_t blocks =
-      groups.are_even ? waves * groups.blocks + (groups.n_larger + device.n_multiprocessors - 1) /
-                                                    device.n_multiprocessors
-                      : waves * kConsumers;
+      groups.is_one_tile
+          ? waves * groups.blocks +
+                (groups.n_larger + device.n_multiprocessors - 1) / device.n_multiprocessors
+          : waves * kConsumers;
   const std::uint32_t units = kKind == Kind::in_turn ? args.n_units() + args.n_splits
                               : args.n_splits > 1    ? args.units_per_split + kPartUnits
                                                      : args.n_units();

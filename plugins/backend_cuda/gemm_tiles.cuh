@@ -1,10 +1,9 @@
 // Tiles of the Hopper product, and what becomes of their sums.
 //
 // A tile is up to 128 or 192 weight rows, 64 a consumer, by kTokens input rows by one part of the
-// inputs.
-// Where there are several parts, sums are left in memory as they are, for whoever reads the results
-// (sums.cuh). Where there are enough tiles without that, a block takes all parts of its tile one
-// after the other and adds them in registers, in the same order.
+// inputs. Where there are several parts, sums are left in memory as they are, for whoever reads the
+// results (sums.cuh). Where there are enough tiles without that, a block takes all parts of its
+// tile one after the other and adds them in registers, in the same order.
 #pragma once
 
 #include <cstdint>

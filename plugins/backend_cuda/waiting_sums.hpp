@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "device_rows.hpp"
