@@ -11,8 +11,9 @@ import signal
 import statistics
 import subprocess
 import time
+import unittest
 
-from cli_case import (FOLDER, INTERRUPTED, USAGE, CliCase, environment, main, model, parse_one_json,
+from cli_case import (FOLDER, INTERRUPTED, SANITIZED, USAGE, CliCase, environment, main, model, parse_one_json,
                       path, write)
 
 STAGES = ["embed", "qkv", "attention", "out", "ffn", "head", "stats", "sampler", "other"]
@@ -108,6 +109,17 @@ class Result(Bench):
         if answer["peak"]["read_gb_per_s"] > 0:  # 0: no room to measure it
             self.assertAlmostEqual(answer["limit_share"],
                                    answer["limit_ms"] / answer["ms_per_step"]["median"])
+
+    @unittest.skipIf(SANITIZED, "its shadow memory counts")
+    def test_a_peak_that_finds_no_memory_is_null_and_the_result_is_there(self):
+        limit = 192 << 20  # the peak of reading takes 256 MiB at least
+        result = self.bench("--canvas", 8, "--steps", 1, "--repeat", 1, "-t", 1, "--json",
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+        self.assert_ok(result)
+        answer = parse_one_json(result.stdout)
+        self.assertEqual((answer["peak"], answer["limit_ms"], answer["repeat"]), (None, None, 1))
+        self.assertRegex(result.stderr, rb"warning: the peak of the machine was not measured: "
+                                        rb"the system refused \d+ bytes .*; --no-peak does not try")
 
     def test_text_names_every_stage_and_nothing_else_goes_to_stdout(self):
         result = self.bench(*QUICK)
@@ -255,11 +267,12 @@ class Trace(Bench):
     def test_a_write_that_fails_leaves_no_file(self):
         before = set(os.listdir(FOLDER))
         name = path("late.json")
-        result = self.bench(*QUICK, "--trace", name,
+        result = self.bench(*QUICK, "--trace", name, "--json",
                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn(b"--trace", result.stderr)
         self.assertFalse(set(os.listdir(FOLDER)) - before)
+        self.assertEqual(parse_one_json(result.stdout)["repeat"], 3, "the result is not lost with it")
 
 
 if __name__ == "__main__":

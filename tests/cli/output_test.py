@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 
-from cli_case import (FAILURE, TOKENS, CliCase, environment, main, model, parse_one_json, path,
+from cli_case import (FAILURE, TOKENS, USAGE, CliCase, environment, main, model, parse_one_json, path,
                       special_id, write)
 
 ESCAPES = (b"\x1b", b"\r")
@@ -148,7 +148,7 @@ class BrokenOutput(CliCase):
     def test_step_statistics_nobody_can_write_are_refused_before_weights(self):
         broken = model("random", quant_of={"ffn_up.weight": "IQ2_XXS"})
         result = self.dllm("run", "-m", broken, "-p", "x", "--dump-step-stats", path("no/x.jsonl"))
-        self.assert_fails(result, 2, "--dump-step-stats", "No such file")
+        self.assert_fails(result, 2, "--dump-step-stats", "does not exist")
 
     def test_what_is_read_is_never_written_over(self):
         prompt, link = write("read.txt", "Hi"), path("link.gguf")
@@ -181,6 +181,46 @@ class BrokenOutput(CliCase):
         self.assertTrue(os.path.islink(link) and os.path.getsize(path("later.jsonl")) > 0)
         self.assert_fails(self.dllm(*self.arguments_with_model(), "--record", circle), 2, "--record", "symbolic links")
         self.assertTrue(os.path.islink(circle))
+
+    def test_a_place_that_no_file_can_have_is_told_before_the_model_is_read(self):
+        file, long = write("a_file", ""), "n" * 300
+        for option, command in (("--record", ["run", "-p", "Hi"]), ("--dump-step-stats", ["run", "-p", "Hi"]),
+                                ("--out", ["logits", "--tokens", "1"]), ("--trace", ["bench"])):
+            for place, fact in ((path(long), f"cannot write '{path(long)}': File name too long"),
+                                (path(f"{long}/x"), "cannot be used: File name too long"),
+                                (path("no/x"), f"folder '{path('no')}' does not exist"),
+                                (f"{file}/x", f"'{file}' is a file, no folder"),
+                                (f"{file}/deeper/x", f"'{file}' is a file, no folder"),
+                                ("/proc/x", "cannot write '/proc/x': ")):
+                with self.subTest(option=option, place=place[-30:]):
+                    result = self.dllm(*command, "-m", "no_such_model.gguf", option, place)
+                    self.assert_fails(result, USAGE, fact, f"{option}", "Fix: give ")
+        for name in (long, path(f"{long}/x"), f"{file}/x"):
+            self.assert_fails(self.dllm("new-sampler", "mine", "--folder", name), USAGE, "cannot make", "--folder")
+
+    def test_the_longest_name_a_file_can_have_is_written(self):
+        """What it is called until it is whole would be longer than a name may be."""
+        for option, command in (("--record", ["run", "-p", "Hi", "-n", 2]), ("--out", ["logits", "--tokens", "1"]),
+                                ("--trace", ["bench", "--canvas", 4, "--repeat", 1, "--no-peak"])):
+            place = path(option.strip("-").ljust(255, "n"))
+            with self.subTest(option=option):
+                self.assert_ok(self.dllm(*command, "-m", model(), option, place))
+                self.assertGreater(os.path.getsize(place), 10)
+        folder = path("f" * 255)
+        self.assert_ok(self.dllm("new-sampler", "longest", "--folder", folder))
+        self.assertTrue(os.path.isfile(os.path.join(folder, "CMakeLists.txt")))
+
+    def test_a_working_folder_that_is_gone_is_told_as_any_other_place(self):
+        def call(*command):
+            os.makedirs(path("gone"), exist_ok=True)
+            script = 'cd "$1" && rmdir "$1" && shift && "$@"'
+            return subprocess.run(["sh", "-c", script, "sh", path("gone"), *self.command(*command)],
+                                  stdin=subprocess.DEVNULL, capture_output=True, env=environment())
+        for command in (["run", "-p", "Hi", "--record"], ["logits", "--tokens", "1", "--out"]):
+            self.assert_fails(call(*command, "x", "-m", model()), USAGE, "cannot write 'x'", command[-1])
+        printed = call("run", "--print-config", "--record", "x")
+        self.assert_ok(printed)
+        self.assertIn(b"record = x ", printed.stdout)
 
     def test_step_statistics_never_mix_with_the_answer(self):
         result = self.dllm(*self.arguments_with_model(), "--dump-step-stats", "/dev/stdout")

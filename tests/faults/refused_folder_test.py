@@ -35,7 +35,7 @@ class Refused(CliCase):
                 result = self.dllm(*arguments, os.path.join(place, "out.npy"))
                 self.assert_fails(result, USAGE, arguments[-1], "Permission denied")
         result = self.dllm("new-sampler", "mine", "--folder", os.path.join(place, "mine"))
-        self.assert_fails(result, FAILURE, "--folder", "Permission denied")
+        self.assert_fails(result, USAGE, "--folder", "Permission denied")
         self.assertEqual(os.listdir(place), [])
 
     def test_inputs_that_may_not_be_read(self):

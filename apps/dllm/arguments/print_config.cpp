@@ -24,8 +24,11 @@ std::string config_line(std::string_view key, std::string_view value, std::strin
                      comment(origin));
 }
 
+// As it is where the working folder is gone.
 std::string absolute_path(const std::string& path) {
-  return path == "-" ? path : std::filesystem::absolute(path).lexically_normal().string();
+  std::error_code code;
+  const std::filesystem::path whole = std::filesystem::absolute(path, code);
+  return path == "-" || code ? path : whole.lexically_normal().string();
 }
 
 std::string option_lines(const OptionSpec& spec, const Settings& settings) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "bench/compare.hpp"
 #include "bench/trace.hpp"
 #include "commands/commands.hpp"
+#include "dllm/error.hpp"
 #include "output/complete_file.hpp"
 #include "session/interrupt.hpp"
 #include "session/make_runtime.hpp"
@@ -27,8 +29,8 @@ constexpr std::int64_t kDefaultSteps = 4;
 std::string trace_path(const Settings& settings) {
   const std::string path = settings.text("trace");
   if (path.empty()) return path;
-  check_complete_file(path, settings.origin("trace"), "a trace");
   check_output_path(settings, path, "trace");
+  check_complete_file(path, settings.origin("trace"), "a trace");
   return path;
 }
 
@@ -142,6 +144,22 @@ void trace_step(const std::string& path, const RunPlan& plan, const LoadedModel&
   console.note(fmt::format("the trace of a step is in {}", path));
 }
 
+// Without it where the measurement is refused, most likely the memory it takes: what the steps took
+// is known by then and must not be lost.
+std::optional<DevicePeak> peak_of(Backend& backend, Console& console) {
+  std::string reason;
+  try {
+    return backend.measure_peak();
+  } catch (const Error& error) {
+    reason = fmt::format("{} ({})", error.fact(), error.where());
+  } catch (const std::bad_alloc&) {
+    reason = "out of memory";
+  }
+  console.warning(
+      fmt::format("the peak of the machine was not measured: {}; --no-peak does not try", reason));
+  return std::nullopt;
+}
+
 void write_result(const BenchResult& result, const std::optional<Json>& old,
                   const Settings& settings) {
   Json json = bench_json(result);
@@ -182,9 +200,10 @@ int bench_command(const Settings& settings, Console& console) {
   if (result.repeats.empty()) end_interrupted("before a repeat was complete", plan.model.path);
   result.memory = loaded.backend->memory_report();
   result.peak_memory_bytes = peak_memory_bytes();  // before the peak takes memory of its own
-  if (!trace.empty() && !interrupted()) trace_step(trace, plan, loaded, result, console);
-  if (settings.flag("peak") && !interrupted()) result.peak = loaded.backend->measure_peak();
+  if (settings.flag("peak") && !interrupted()) result.peak = peak_of(*loaded.backend, console);
   write_result(result, old, settings);
+  // Last: a trace that cannot be written must not cost the result.
+  if (!trace.empty() && !interrupted()) trace_step(trace, plan, loaded, result, console);
   return interrupted() ? interrupt_status() : 0;
 }
 

@@ -24,8 +24,8 @@ std::string require_out(const Settings& settings) {
     throw Error(ErrorCode::bad_usage, "no file for the logits", "command line",
                 "give --out FILE.npy, or FILE.bin for raw values");
   }
-  check_logits_path(path);
   check_output_path(settings, path, "out");
+  check_logits_path(path);
   return path;
 }
 

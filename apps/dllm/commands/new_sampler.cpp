@@ -1,6 +1,5 @@
 // dllm new-sampler NAME: a project outside dllm's tree that builds, tests and installs a sampler.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -13,6 +12,7 @@
 #include "dllm/error.hpp"
 #include "dllm/plugin.hpp"
 #include "generated/sampler_template.hpp"
+#include "output/complete_file.hpp"
 #include "output/json.hpp"
 
 namespace dllm::cli {
@@ -112,12 +112,11 @@ class NewFolder {
  public:
   explicit NewFolder(const fs::path& target) : target_(target) {
     refuse_taken_place(target_);
-    filled_ = target_;
-    if (!filled_.has_filename()) filled_ = filled_.parent_path();  // written with a slash behind it
-    filled_ += fmt::format(".{}.part", ::getpid());
+    // Written with a slash behind it, it has no name of its own.
+    filled_ = unfinished(target_.has_filename() ? target_ : target_.parent_path());
     std::error_code code;
     fs::create_directories(filled_, code);
-    if (code) refuse(code);
+    if (code) refuse(ErrorCode::bad_usage, code);
   }
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
@@ -129,15 +128,14 @@ class NewFolder {
   void keep() {
     std::error_code code;
     fs::rename(filled_, target_, code);  // takes the place of an empty folder
-    if (code) refuse(code);
+    if (code) refuse(ErrorCode::resource, code);
     kept_ = true;
   }
 
  private:
-  [[noreturn]] void refuse(const std::error_code& code) const {
-    throw Error(ErrorCode::resource,
-                fmt::format("cannot make '{}': {}", target_.string(), code.message()), "--folder",
-                "give a folder that can be written");
+  [[noreturn]] void refuse(ErrorCode kind, const std::error_code& code) const {
+    throw Error(kind, fmt::format("cannot make '{}': {}", target_.string(), code.message()),
+                "--folder", "give a folder that can be written");
   }
 
   fs::path target_;

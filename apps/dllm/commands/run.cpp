@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -62,10 +63,18 @@ void check_watch_paths(const Settings& settings) {
     check_output_path(settings, path, option);
   }
   const std::string trace = settings.text("record");
-  if (!is_same_output(trace, settings.text("dump-step-stats"))) return;
-  throw Error(ErrorCode::bad_usage,
-              fmt::format("'{}' would hold both the step statistics and the recording", trace),
-              settings.origin("record"), "give two files");
+  if (is_same_output(trace, settings.text("dump-step-stats"))) {
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("'{}' would hold both the step statistics and the recording", trace),
+                settings.origin("record"), "give two files");
+  }
+  if (!trace.empty()) check_output_file(trace, settings.origin("record"));
+  // It is written in its place: what is there already must be writable itself, which opening tells.
+  const std::string stats = settings.text("dump-step-stats");
+  std::error_code ignored;
+  if (!stats.empty() && !std::filesystem::exists(stats, ignored)) {
+    check_output_file(stats, settings.origin("dump-step-stats"));
+  }
 }
 
 TraceHeader trace_header(const RunPlan& plan) {

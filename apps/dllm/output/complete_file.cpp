@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +21,35 @@ bool takes_bytes_as_they_come(const std::string& path) {
   return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
 }
 
+// The folder that `path` names a file of; where it is none, what is wrong with it.
+void check_folder(const std::filesystem::path& path, const std::string& option) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  std::error_code code;
+  const std::filesystem::file_status status = std::filesystem::status(folder, code);
+  if (std::filesystem::is_directory(status)) return;
+  std::string fact = fmt::format("folder '{}' does not exist", folder.string());
+  if (status.type() != std::filesystem::file_type::not_found && code) {
+    fact = fmt::format("folder '{}' cannot be used: {}", folder.string(), code.message());
+  }
+  std::filesystem::path part = folder;  // the longest that is there
+  while (!std::filesystem::exists(part, code) && part.has_relative_path()) {
+    part = part.parent_path();
+  }
+  if (std::filesystem::exists(part, code) && !std::filesystem::is_directory(part, code)) {
+    fact = fmt::format("'{}' is a file, no folder", part.string());
+  }
+  throw Error(ErrorCode::bad_usage, fact, option, "give a file in a folder that exists");
+}
+
 }  // namespace
+
+std::filesystem::path unfinished(const std::filesystem::path& target) {
+  const std::string end = fmt::format(".{}.part", ::getpid());
+  std::string name = target.filename().string();
+  // A name of its own that is too long stays so, for the system to refuse.
+  if (name.size() <= NAME_MAX) name.resize(std::min(name.size(), NAME_MAX - end.size()));
+  return target.parent_path() / (name + end);
+}
 
 std::filesystem::path followed(std::filesystem::path path) {
   std::error_code code;
@@ -34,9 +64,11 @@ std::filesystem::path followed(std::filesystem::path path) {
 
 CompleteFile::CompleteFile(const std::string& path, std::string option)
     : target_(followed(path).string()), option_(std::move(option)) {
+  std::error_code ignored;
   // A circle of links is given to the system, which says so.
-  const bool direct = takes_bytes_as_they_come(path) || std::filesystem::is_symlink(target_);
-  const std::string name = direct ? path : fmt::format("{}.{}.part", target_, ::getpid());
+  const bool direct =
+      takes_bytes_as_they_come(path) || std::filesystem::is_symlink(target_, ignored);
+  const std::string name = direct ? path : unfinished(target_).string();
   open_output(out_, name, path, option_);
   if (!direct) written_ = name;
 }
@@ -49,7 +81,10 @@ CompleteFile::~CompleteFile() {
 void CompleteFile::keep() {
   errno = 0;
   out_.close();
-  if (!out_) refuse(errno != 0 ? std::strerror(errno) : "the disk may be full");
+  if (!out_) {
+    refuse(errno != 0 ? std::strerror(errno)
+                      : "the disk may be full, or the limit on a file's size reached");
+  }
   if (written_.empty()) return;
   std::error_code error;
   std::filesystem::rename(written_, target_, error);
@@ -75,24 +110,18 @@ void check_complete_file(const std::string& path, const std::string& option,
     throw Error(ErrorCode::bad_usage, fmt::format("{} cannot go to standard output", content),
                 option, "give the name of a file");
   }
-  const std::filesystem::path target(path);
-  const std::filesystem::path folder =
-      target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
-  std::error_code status;
-  if (!std::filesystem::is_directory(folder, status)) {
-    throw Error(ErrorCode::bad_usage, fmt::format("folder '{}' does not exist", folder.string()),
-                option, "make it, or give another place");
-  }
-  if (std::filesystem::exists(target, status) &&
-      !std::filesystem::is_regular_file(target, status)) {
+  std::error_code code;
+  if (std::filesystem::exists(path, code) && !std::filesystem::is_regular_file(path, code)) {
     throw Error(ErrorCode::bad_usage, fmt::format("'{}' is no regular file", path), option,
                 "give the name of a file");
   }
-  if (::access(folder.c_str(), W_OK) != 0) {
-    throw Error(ErrorCode::bad_usage,
-                fmt::format("cannot write into '{}': {}", folder.string(), std::strerror(errno)),
-                option, "give another place");
-  }
+  check_output_file(path, option);
+}
+
+void check_output_file(const std::string& path, const std::string& option) {
+  if (takes_bytes_as_they_come(path)) return;  // opening one may wait, or start what reads it
+  check_folder(path, option);
+  const CompleteFile tried(path, option);
 }
 
 }  // namespace dllm::cli

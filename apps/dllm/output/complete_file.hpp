@@ -20,6 +20,10 @@ namespace dllm::cli {
 /// renaming replaces the file and not the link. Of a circle of links, one of them.
 std::filesystem::path followed(std::filesystem::path path);
 
+/// The name under which what belongs to `target` lies until it is whole: NAME.PID.part beside it,
+/// NAME cut where the whole would be longer than a file's name may be.
+std::filesystem::path unfinished(const std::filesystem::path& target);
+
 class CompleteFile {
  public:
   /// Opens it for writing. `option` names it in messages. What is there and is no regular file (a
@@ -49,9 +53,13 @@ class CompleteFile {
 void write_complete_file(const std::string& path, const std::string& option,
                          const std::function<void(std::ostream&)>& write);
 
-/// What can be found wrong before any work: standard output, a missing folder, a place that is
-/// taken by something that is no file or may not be written. Throws Error (bad_usage); `content`
-/// is what the message calls it ("logits").
+/// What can be found wrong before any work: a folder that is none, a name that is too long, a place
+/// that may not be written. It is found by trying; nothing remains. Pipes and devices pass. Throws
+/// Error (bad_usage).
+void check_output_file(const std::string& path, const std::string& option);
+
+/// The same where nothing but a file will do: standard output and what is there and no file are
+/// refused too. `content` is what the message calls it ("logits").
 void check_complete_file(const std::string& path, const std::string& option,
                          const std::string& content);
 
