@@ -112,12 +112,17 @@ class Replay(CliCase):
         spoilt = json.loads(lines[2])
         spoilt["rows"][0]["position"] = 4000
         for name, text, parts in [
-                ("empty", "", ["no forward"]),
-                ("text", "hello\n", ["line 1"]),
+                ("empty", "", ["the trace is empty"]),
+                ("header", lines[0], ["the trace holds no forward"]),
+                ("text", "hello\n", ["line 1", "the line is no JSON from byte 1 of 5 on"]),
+                ("brace", "{\n", ["line 1", "the line is no JSON: it breaks off after 1 byte"]),
+                ("nul", lines[0] + lines[1].rstrip("\n") + "\0\n",
+                 ["line 2", f"the line is no JSON: byte {len(lines[1])} of {len(lines[1])} is NUL"]),
+                ("hidden", lines[0].rstrip("\n") + "\0{}\n" + lines[1], ["line 1", "is NUL"]),
                 ("other", '{"step": 1}\n', ["line 1", "no key 'trace'"]),
                 ("newer", lines[0].replace('"trace":1', '"trace":9'), ["version 9", "reads 1"]),
-                ("gap", lines[0] + "\n" + lines[1], ["line 2", "it is empty"]),
-                ("short", lines[0] + lines[1][:200] + "\n", ["line 2", "it is no JSON from byte 201 of 200 on"]),
+                ("gap", lines[0] + "\n" + lines[1], ["line 2", "the line is empty"]),
+                ("short", lines[0] + lines[1][:200] + "\n", ["line 2", "the line is no JSON: it breaks off after 200 bytes"]),
                 ("lying", "".join(lines[:2]) + json.dumps(spoilt) + "\n", ["line 3", "'position' of a row is 4000"]),
                 ("ids", lines[0].replace('"n_vocab":320', '"n_vocab":10'),
                  ["line 1", "'n_tokens' of the facts is 320, allowed are 1 to 10"])]:
@@ -155,6 +160,12 @@ class Replay(CliCase):
                 (1, ["rows", 0], {}, "a row has no key 'position'"),
                 (1, ["rows", 0, "position"], 0, "a row of position 0, which is not editable"),
                 (1, ["rows", 0, "sampled"], 320, "'sampled' of a row is 320, allowed are -1 to 319"),
+                (1, ["rows", 0, "sampled"], -1, f"a row of position {first} with 'sampled' -1 and 'argmax' "),
+                (1, ["rows", 0], {**good[1]["rows"][0], "sampled": -1, "argmax": -1},
+                 f"a row of position {first} without tokens ('sampled' and 'argmax' are -1), which the plan asks for"),
+                (1, ["rows"], good[1]["rows"][1:], f"no row of position {first}, which is editable"),
+                (2, ["rows"], good[2]["rows"][:-1], f"no row of position {first + 11}, which is editable"),
+                (1, ["rows"], [], f"no row of position {first}, which is editable"),
                 (1, ["rows", 0, "top_ids"], [1] * 65, "'top_ids' of a row has 65 entries, at most 64"),
                 (1, ["rows", 0, "top_ids", 1], good[1]["rows"][0]["top_ids"][0], "twice or out of place"),
                 (1, ["rows", 0, "top_probs", 0], 2, "'top_probs' of a row is 2, allowed are 0 to 1.001"),
@@ -191,6 +202,43 @@ class Replay(CliCase):
                 self.assert_fails(result, FAILURE, f"line {line % len(good) + 1}", says, "record it again")
                 self.assertNotIn(b"json.exception", result.stderr)
 
+    def spoil(self, trace, name, change):
+        with open(trace, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        change(lines)
+        return write(name, "".join(json.dumps(line) + "\n" for line in lines))
+
+    def test_options_of_the_header_are_refused_as_the_traces_own(self):
+        trace, _ = self.record("options.jsonl", "--steps", 3)
+        for options, fact, fix in [
+                ({"steps": "abc"}, "option steps: 'abc' is not allowed (", "give an integer from 0 to"),
+                ({"remasking": "x"}, "option remasking: 'x' is not allowed (", "give low_confidence | random"),
+                ({"steps": "1", "block_length": "4"}, "steps 1 is less than the 3 blocks", "raise steps to 3")]:
+            with self.subTest(options=options):
+                spoilt = self.spoil(trace, "spoilt.jsonl", lambda lines: lines[0]["options"].update(options))
+                self.assert_fails(self.dllm("replay", spoilt), FAILURE, fact, f"{spoilt}, line 1", fix)
+                self.assert_ok(self.dllm("replay", spoilt, "--sampler", "dream"))
+                given = [part for name in options for part in ("--set", f"{name}=" + (
+                    "random" if name == "remasking" else "12"))]
+                self.assert_ok(self.dllm("replay", spoilt, *given))
+        unknown = self.spoil(trace, "unknown.jsonl", lambda lines: lines[0]["options"].update(colour="red"))
+        result = self.dllm("replay", unknown)
+        self.assert_ok(result)
+        self.assertIn(b"warning: sampler llada has no option 'colour', which the trace was recorded with", result.stderr)
+
+    def test_what_was_not_finite_is_told_of_the_trace_where_a_sampler_asks_for_it(self):
+        """The recorded sampler asked for its first block alone; the last row of that round held no token."""
+        def break_last_row(lines):
+            row = lines[1]["rows"][-1]
+            row.update({"sampled": -1, "argmax": -1, "top_ids": [-1], "top_probs": [0]})
+            row.update(dict.fromkeys(("sampled_prob", "top1_prob", "top2_prob", "entropy", "log_sum_exp")))
+        trace, answer = self.record("blocks.jsonl", "--steps", 3, "--block-length", 4)
+        broken = self.spoil(trace, "broken.jsonl", break_last_row)
+        self.assertEqual(self.replay(broken)["tokens"], answer["tokens"])
+        last = len(answer["prompt_tokens"]) + 11
+        self.assert_fails(self.dllm("replay", broken, "--sampler", "dream"), FAILURE,
+                          f"what the model answered for position {last} was not finite", f"{broken}, line 2")
+
     def test_a_round_behind_the_last_is_refused(self):
         trace, _ = self.record("behind.jsonl", "--steps", 3)
         with open(trace, encoding="utf-8") as file:
@@ -203,7 +251,7 @@ class Replay(CliCase):
         trace, _ = self.record("sized.jsonl", "--steps", 3)
         with open(trace, encoding="utf-8") as file:
             header = json.loads(file.readline())
-        wide = {**header, "ids": [0] * (1 << 18), "editable": [1] * (1 << 18)}
+        wide = {**header, "ids": [0] * (1 << 18), "editable": [0] * (1 << 18)}
         a_round = {"forward": True, "rows": [], "edits": [], "finished": False, "plan": {
             "positions": [], "want": 0, "domain": "raw", "allow_all": False, "temperature": 0, "top_p": 1, "top_k": 0,
             "guidance_scale": 0, "suppress_both": [], "suppress_confidence": []}}

@@ -87,9 +87,32 @@ SequenceResult play(Engine& engine, SequenceId id) {
   return result;
 }
 
-// The recorded sampler keeps its recorded options where none are given for it.
-SamplerChoice choose(const PluginRegistry& registry, const Settings& settings,
-                     const TraceHeader& header) {
+// The recorded sampler keeps its recorded options where none are given for it. Of one that it does
+// not have any more nothing can be kept.
+void keep_recorded_options(SamplerChoice& choice, const Settings& settings, const Trace& trace,
+                           Console& console) {
+  const auto given = settings.plugin_options(Owner::sampler);
+  const std::string place = fmt::format("{}, 'options' of the header", trace_place(trace, 1));
+  for (const auto& [name, text] : trace.header.options) {
+    const auto info = std::ranges::find(choice.record->options, name, &OptionInfo::name);
+    if (info == choice.record->options.end()) {
+      console.warning(
+          fmt::format("sampler {} has no option '{}', which the trace was recorded with",
+                      choice.record->id, name));
+    } else if (!given.contains(name)) {
+      try {
+        choice.options[name] = parse_option(*info, text, place);
+      } catch (const Error& error) {
+        throw Error(ErrorCode::bad_file, error.fact(), error.where(),
+                    fmt::format("{}; --set {}=VALUE replaces it", error.fix(), name));
+      }
+    }
+  }
+}
+
+SamplerChoice choose(const PluginRegistry& registry, const Settings& settings, const Trace& trace,
+                     Console& console) {
+  const TraceHeader& header = trace.header;
   const bool named = settings.text("sampler") != "auto";
   if (!named && registry.find(PluginKind::sampler, header.sampler) == nullptr) {
     throw Error(ErrorCode::bad_usage,
@@ -101,14 +124,20 @@ SamplerChoice choose(const PluginRegistry& registry, const Settings& settings,
                 "`dllm plugins` tells why a file was refused");
   }
   SamplerChoice choice = choose_sampler(registry, settings, header.sampler);
-  if (choice.record->id != header.sampler) return choice;
-  const auto given = settings.plugin_options(Owner::sampler);
-  for (const OptionInfo& info : choice.record->options) {
-    const auto recorded = header.options.find(info.name);
-    if (given.contains(info.name) || recorded == header.options.end()) continue;
-    choice.options[info.name] = parse_option(info, recorded->second, "the trace");
-  }
+  if (choice.record->id == header.sampler) keep_recorded_options(choice, settings, trace, console);
   return choice;
+}
+
+// What the sampler refuses of options that nobody gave here stands in the trace.
+Error with_the_trace(const Error& error, const Settings& settings, const Trace& trace,
+                     const SamplerChoice& choice) {
+  const bool recorded = choice.record->id == trace.header.sampler && !trace.header.options.empty();
+  if (error.code() != ErrorCode::bad_usage || !recorded) return error;
+  const bool all = settings.plugin_options(Owner::sampler).empty();
+  return {all ? ErrorCode::bad_file : error.code(), error.fact(),
+          fmt::format("{}; {} options are those of {}", error.where(), all ? "its" : "the other",
+                      trace_place(trace, 1)),
+          error.fix()};
 }
 
 Json replayed_json(const Replayed& out, const ReplayModel& model, const Trace& trace,
@@ -148,19 +177,24 @@ int replay_command(const Settings& settings, Console& console) {
   trace.header.facts.n_stop_ids = static_cast<std::uint32_t>(trace.header.stop_ids.size());
   trace.header.facts.stop_ids = trace.header.stop_ids.data();
 
-  const SamplerChoice choice = choose(runtime->plugins(), settings, trace.header);
-  const auto sampler =
-      std::make_shared<Sampler>(choice.record->library, choice.record->id, choice.record->sampler,
-                                choice.record->options, choice.options, trace.header.facts);
+  const SamplerChoice choice = choose(runtime->plugins(), settings, trace, console);
   const std::uint64_t seed = settings.has("seed") && settings.integer("seed") >= 0
                                  ? static_cast<std::uint64_t>(settings.integer("seed"))
                                  : trace.header.seed;
   ReplayModel model(trace);
-  const SequenceRequest request = make_request(trace, sampler, seed);
-  const auto length = static_cast<std::uint32_t>(request.ids.size());
-  Engine engine(model,
-                {.max_sequences = 1, .max_sequence_length = length, .max_tokens = 2 * length});
-  const Replayed out = outcome(play(engine, engine.add(request)), trace);
+  std::shared_ptr<const Sampler> sampler;
+  Replayed out;
+  try {
+    sampler =
+        std::make_shared<Sampler>(choice.record->library, choice.record->id, choice.record->sampler,
+                                  choice.record->options, choice.options, trace.header.facts);
+    const auto length = static_cast<std::uint32_t>(trace.header.ids.size());
+    Engine engine(model,
+                  {.max_sequences = 1, .max_sequence_length = length, .max_tokens = 2 * length});
+    out = outcome(play(engine, engine.add(make_request(trace, sampler, seed))), trace);
+  } catch (const Error& error) {
+    throw with_the_trace(error, settings, trace, choice);
+  }
   if (settings.flag("json")) {
     write_answer(dump_line(replayed_json(out, model, trace, *sampler, choice, seed)) + "\n");
   } else {

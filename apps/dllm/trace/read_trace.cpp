@@ -62,14 +62,15 @@ class TraceReader {
  public:
   explicit TraceReader(Trace& trace) : trace_(trace), header_(trace.header) {}
 
-  void line(const std::string& text, bool first) {
+  void line(const std::string& text, std::size_t number) {
     const TraceJson json = parse_trace_line(text);
+    const bool first = number == 1;
     if (trace_.end) throw Fault("a line behind the last");
     const Fields fields(json, first ? "the header" : "the line");
     if (first) {
       header(fields);
     } else if (fields.has("round")) {
-      keep(round(Fields(json, "the round")));
+      keep(round(Fields(json, "the round"), number));
     } else {
       trace_.end = end(Fields(json, "the last line"));
     }
@@ -157,7 +158,7 @@ class TraceReader {
     return position;
   }
 
-  TraceRow row(const Fields& from) const {
+  TraceRow row(const Fields& from, const TracePlan& plan) const {
     TraceRow row;
     row.position = editable_position(from, "a row");
     row.sampled = from.integer<std::int32_t>("sampled", -1, last_id());
@@ -167,6 +168,7 @@ class TraceReader {
     row.top2_prob = from.probability("top2_prob");
     row.entropy = from.number("entropy");
     row.log_sum_exp = from.number("log_sum_exp");
+    check_tokens(row, plan);
     check_figure(row, "sampled_prob", row.sampled, row.sampled_prob);
     check_figure(row, "top1_prob", row.argmax, row.top1_prob);
     check_figure(row, "top2_prob", row.argmax, row.top2_prob);
@@ -175,6 +177,41 @@ class TraceReader {
     row.top_probs = from.numbers("top_probs", kMaxTopList, 0, kMaxProbability);
     check_list(row);
     return row;
+  }
+
+  // Of what is not finite the model's answer has no token; a run that asked for it ended there.
+  static void check_tokens(const TraceRow& row, const TracePlan& plan) {
+    if (row.sampled >= 0 && row.argmax >= 0) return;
+    if (row.sampled >= 0 || row.argmax >= 0) {
+      throw Fault(fmt::format(
+          "a row of position {} with 'sampled' {} and 'argmax' {}: both are tokens, or neither",
+          row.position, row.sampled, row.argmax));
+    }
+    if (std::ranges::binary_search(plan.positions, row.position)) {
+      throw Fault(
+          fmt::format("a row of position {} without tokens ('sampled' and 'argmax' are -1), which "
+                      "the plan asks for",
+                      row.position));
+    }
+  }
+
+  // The rows of a forward are those of every editable position.
+  void check_rows(const TraceRound& round) const {
+    const auto behind =
+        std::ranges::adjacent_find(round.rows, std::greater_equal<>(), &TraceRow::position);
+    if (behind != round.rows.end()) {
+      throw Fault(fmt::format("a row of position {} behind that of position {}",
+                              std::next(behind)->position, behind->position));
+    }
+    if (!round.forward) return;
+    auto row = round.rows.begin();
+    for (std::uint32_t position = 0; position < n_positions(); ++position) {
+      if (header_.editable[position] == 0) continue;
+      if (row == round.rows.end() || row->position != position) {
+        throw Fault(fmt::format("no row of position {}, which is editable", position));
+      }
+      ++row;
+    }
   }
 
   // A sampler would take a figure that is not there for a confidence, and be blamed for it.
@@ -224,21 +261,17 @@ class TraceReader {
     if (number != due) throw Fault(fmt::format("round {} where round {} is due", number, due));
   }
 
-  TraceRound round(const Fields& line) const {
+  TraceRound round(const Fields& line, std::size_t number) const {
     TraceRound round;
     check_order(line);
+    round.line = number;
     round.round = static_cast<std::uint32_t>(trace_.rounds.size());
     round.forward = line.boolean("forward");
     round.plan = plan(line.object("plan", "the plan"));
     for (const TraceJson& from : line.list("rows", n_positions())) {
-      round.rows.push_back(row(Fields(from, "a row")));
+      round.rows.push_back(row(Fields(from, "a row"), round.plan));
     }
-    const auto not_behind =
-        std::ranges::adjacent_find(round.rows, std::greater_equal<>(), &TraceRow::position);
-    if (not_behind != round.rows.end()) {
-      throw Fault(fmt::format("a row of position {} behind that of position {}",
-                              std::next(not_behind)->position, not_behind->position));
-    }
+    check_rows(round);
     for (const TraceJson& from : line.list("edits", n_positions())) {
       round.edits.push_back(edit(Fields(from, "an edit")));
     }
@@ -299,7 +332,7 @@ bool next_line(std::istream& in, std::string& text) {
               "TRACE", "give a file that `dllm run --record FILE` wrote");
 }
 
-void read_lines(std::istream& in, const std::string& path, Trace& trace) {
+void read_lines(std::istream& in, Trace& trace) {
   TraceReader reader(trace);
   std::string text;
   std::uint64_t n_bytes = 0;
@@ -310,13 +343,13 @@ void read_lines(std::istream& in, const std::string& path, Trace& trace) {
       if (n_bytes > kMaxFileBytes) {
         throw Fault(fmt::format("the trace is larger than {} MiB", kMaxFileBytes >> 20));
       }
-      reader.line(text, number == 1);
+      reader.line(text, number);
     }
   } catch (const Fault& fault) {
-    throw Error(ErrorCode::bad_file, fault.what(), fmt::format("{}, line {}", path, number),
+    throw Error(ErrorCode::bad_file, fault.what(), trace_place(trace, number),
                 "record it again with `dllm run --record FILE`");
   } catch (const std::ios_base::failure& failure) {
-    refuse_unreadable(path, failure.code().message());
+    refuse_unreadable(trace.path, failure.code().message());
   }
 }
 
@@ -332,12 +365,14 @@ Trace read_trace(const std::string& path) {
     refuse_unreadable(path, is_folder ? "it is a folder" : std::strerror(why));
   }
   Trace trace;
-  read_lines(in, path, trace);
+  trace.path = path;
+  read_lines(in, trace);
   const bool any = std::ranges::any_of(
       trace.rounds, [](const TraceRound& round) { return round.forward && !round.rows.empty(); });
   if (!any) {
-    throw Error(ErrorCode::bad_file, "the trace holds no forward", path,
-                "record it again with `dllm run --record FILE`");
+    const bool nothing = trace.header.ids.empty();
+    throw Error(ErrorCode::bad_file, nothing ? "the trace is empty" : "the trace holds no forward",
+                path, "record it again with `dllm run --record FILE`");
   }
   return trace;
 }

@@ -153,6 +153,14 @@ void ReplayModel::answer(const Recorded& recorded, bool same, const StatsRequest
                 fmt::format("the trace has no row of position {}, which is not editable", position),
                 "sampler's plan", "plan for editable positions only");
   }
+  if (found->sampled < 0) {
+    throw Error(ErrorCode::bad_file,
+                fmt::format("what the model answered for position {} was not finite, and the "
+                            "recorded sampler did not ask for it",
+                            position),
+                trace_place(trace_, recorded.round->line),
+                "record a run of a model whose weights are whole");
+  }
   const TracePlan& then = recorded.round->plan;
   const dllm_plan asked = abi_plan(request);
   const TracePlan now = trace_plan(asked);

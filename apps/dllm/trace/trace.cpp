@@ -1,5 +1,7 @@
 #include "trace/trace.hpp"
 
+#include <fmt/format.h>
+
 namespace dllm::cli {
 
 bool TracePlan::same_statistics(const TracePlan& other) const {
@@ -7,6 +9,10 @@ bool TracePlan::same_statistics(const TracePlan& other) const {
          temperature == other.temperature && top_p == other.top_p && top_k == other.top_k &&
          guidance_scale == other.guidance_scale && suppress_both == other.suppress_both &&
          suppress_confidence == other.suppress_confidence;
+}
+
+std::string trace_place(const Trace& trace, std::size_t line) {
+  return fmt::format("{}, line {}", trace.path, line);
 }
 
 TracePlan trace_plan(const dllm_plan& plan) {

@@ -6,6 +6,7 @@
 // fields. Thread rule: values, any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -47,7 +48,7 @@ struct TracePlan {
   bool same_statistics(const TracePlan& other) const;
 };
 
-/// Every statistic of one position.
+/// Every statistic of one position. Where the model's were not finite there are no tokens (-1).
 struct TraceRow {
   std::uint32_t position = 0;
   std::int32_t sampled = -1;
@@ -63,6 +64,7 @@ struct TraceRow {
 
 struct TraceRound {
   std::uint32_t round = 0;
+  std::size_t line = 0;  ///< of the file
   bool forward = false;
   TracePlan plan;
   std::vector<TraceRow> rows;  ///< of every editable position, ascending; none without a forward
@@ -77,10 +79,14 @@ struct TraceEnd {
 };
 
 struct Trace {
+  std::string path;  ///< of the file
   TraceHeader header;
   std::vector<TraceRound> rounds;
   std::optional<TraceEnd> end;
 };
+
+/// Where in the file something stands: "trace.jsonl, line 3".
+std::string trace_place(const Trace& trace, std::size_t line);
 
 TracePlan trace_plan(const dllm_plan& plan);
 

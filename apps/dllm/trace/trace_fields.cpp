@@ -21,7 +21,11 @@ std::string shown(const TraceJson& value) {
 }  // namespace
 
 TraceJson parse_trace_line(const std::string& text) {
-  if (text.find_first_not_of(" \t\r") == std::string::npos) throw Fault("it is empty");
+  if (text.find_first_not_of(" \t\r") == std::string::npos) throw Fault("the line is empty");
+  // The library takes a NUL byte for the end of the text.
+  if (const std::size_t at = text.find('\0'); at != std::string::npos) {
+    throw Fault(fmt::format("the line is no JSON: byte {} of {} is NUL", at + 1, text.size()));
+  }
   constexpr int kDeepest = 6;
   const auto shallow = [&](int depth, TraceJson::parse_event_t, TraceJson&) {
     if (depth > kDeepest)
@@ -31,7 +35,11 @@ TraceJson parse_trace_line(const std::string& text) {
   try {
     return TraceJson::parse(text, shallow);
   } catch (const TraceJson::parse_error& error) {
-    throw Fault(fmt::format("it is no JSON from byte {} of {} on", error.byte, text.size()));
+    throw Fault(
+        error.byte > text.size()
+            ? fmt::format("the line is no JSON: it breaks off after {}",
+                          text.size() == 1 ? "1 byte" : fmt::format("{} bytes", text.size()))
+            : fmt::format("the line is no JSON from byte {} of {} on", error.byte, text.size()));
   } catch (const TraceJson::out_of_range&) {
     throw Fault("a number is too large");
   }
