@@ -1,6 +1,6 @@
 // Which kernels this machine runs: chosen once, from CPUID, or forced by name.
 //
-//   const Isa& isa = choose_isa("avx2", "backend option isa");
+//   const Isa& isa = choose_isa("avx2", "backend cpu, option isa");
 //
 // To add an instruction set: one kernels_*.cpp, one line in isa.cpp.
 #pragma once

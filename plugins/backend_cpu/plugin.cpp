@@ -43,7 +43,7 @@ std::vector<OptionInfo> make_options() {
 const Isa& isa_for(const OptionValues& options) {
   const auto given = options.find("isa");
   if (given != options.end() && given->second.text != "auto")
-    return choose_isa(given->second.text, "backend option isa");
+    return choose_isa(given->second.text, "backend cpu, option isa");
   const char* forced = std::getenv("DLLM_CPU_ISA");
   if (forced && *forced) return choose_isa(forced, "environment variable DLLM_CPU_ISA");
   return choose_isa("auto", "");

@@ -8,6 +8,8 @@ import subprocess
 from cli_case import (FAILURE, TOKENS, USAGE, CliCase, environment, main, model, parse_one_json, path,
                       write)
 
+BUILD = os.environ["DLLM_BUILD"]
+
 
 def renamed(architecture):
     """A model file of another architecture."""
@@ -155,14 +157,58 @@ class Files(CliCase):
 
 
 class Backends(CliCase):
+    RUN = ["run", "-p", "x", "--backend"]
+
     def test_cuda_is_used_or_refused_with_the_reason(self):
         plugins = parse_one_json(self.dllm("plugins", "--json").stdout)["plugins"]
         known = {plugin["id"]: plugin for plugin in plugins if plugin["kind"] == "backend"}
-        result = self.dllm("run", "-m", model(), "-p", "x", "-n", 2, "--backend", "cuda")
+        result = self.dllm(*self.RUN, "cuda", "-m", model(), "-n", 2)
         if "cuda" not in known:
             self.assert_fails(result, USAGE, "cuda", "cpu")
         elif result.returncode != 0:
             self.assert_fails(result, FAILURE, "cuda")
+
+    def test_where_cuda_was_not_built_the_message_says_how_to_get_it(self):
+        """The library looks for plugins beside itself: here beside a copy of it, with a folder of one backend."""
+        lib, plugins = path("lib"), path("lib/dllm/plugins")
+        os.makedirs(plugins)
+        for name in os.listdir(os.path.join(BUILD, "lib")):
+            if name.startswith("libdllm.so"):
+                shutil.copy(os.path.join(BUILD, "lib", name), lib, follow_symlinks=False)
+        for name in ("backend_cpu.so", "sampler_llada.so"):
+            shutil.copy(os.path.join(BUILD, "lib/dllm/plugins", name), plugins)
+        result = self.dllm(*self.RUN, "cuda", "-m", "no_such_model.gguf", env={"LD_LIBRARY_PATH": lib})
+        self.assert_fails(result, USAGE, f"there is no backend 'cuda' here, there is cpu (searched {plugins})",
+                          "-DDLLM_CUDA=ON (docs/building.md)", "backend_cuda.so")
+        shutil.copy(model(), os.path.join(plugins, "backend_cuda.so"))  # there, and refused: its own reason is told
+        result = self.dllm(*self.RUN, "cuda", "-m", "no_such_model.gguf", env={"LD_LIBRARY_PATH": lib})
+        self.assert_fails(result, USAGE, "backend 'cuda' was refused: not an ELF file")
+
+    def test_bad_usage_is_that_also_where_the_backend_cannot_run(self):
+        os.makedirs(path("absent"), exist_ok=True)
+        shutil.copy(os.path.join(BUILD, "tests/plugins/absent.so"), path("absent"))
+        absent = [*self.RUN, "absent", "--plugin-dir", path("absent"), "-m", model()]
+        self.assert_fails(self.dllm(*absent), FAILURE, "backend 'absent' cannot run here: no such device")
+        for bad, says in ((["-t", 65], "'65' is not allowed (backend absent"), (["-n", 0], "-n"),
+                          (["--backend-set", "thread=4"], "did you mean 'threads'?"),
+                          (["-sysf", path("nowhere")], "nowhere"), (["--record", path("no/x")], "--record"),
+                          (["-n", 100000], "the context has")):
+            with self.subTest(bad=bad):
+                self.assert_fails(self.dllm(*absent, *bad), USAGE, says)
+
+    def test_an_option_the_machine_refuses_is_told_with_where_it_was_given(self):
+        missing = [name for name in ("amx", "avxvnni", "avx512vnni") if self.refused(name)]
+        if not missing:
+            self.skipTest("this machine has every instruction set")
+        config = write("isa.cfg", f"[backend]\nisa = {missing[0]}\n")
+        for arguments, env, origin in ((["--backend-set", f"isa={missing[0]}"], {}, "--backend-set isa, command line"),
+                                       (["--config", config], {}, f"isa, {config}:2"),
+                                       ([], {"DLLM_CPU_ISA": missing[0]}, "environment variable DLLM_CPU_ISA")):
+            result = self.dllm("run", "-m", model(), "-p", "x", "-n", 2, *arguments, env=env)
+            self.assert_fails(result, USAGE, f"cannot run the instruction set '{missing[0]}'", origin)
+
+    def refused(self, isa):
+        return self.dllm("run", "-m", model(), "-p", "x", "-n", 1, env={"DLLM_CPU_ISA": isa}).returncode != 0
 
     def test_threads_change_no_token(self):
         tokens = {tuple(self.run_json("-m", model("random"), "-p", "x", "-n", 8, "-t", threads)["tokens"])

@@ -27,6 +27,12 @@ class WithoutGpu(CliCase):
         result = self.dllm("run", "-m", model(), "-p", "Hi", "-n", 4, "--backend", "cuda")
         self.assert_fails(result, FAILURE, f"backend 'cuda' cannot run here: {self.reason}")
 
+    def test_bad_usage_is_told_first_and_exits_2(self):
+        for bad, says in ((["--backend-set", "foo=3"], "backend cuda has no option 'foo'"),
+                          (["--gpu-memory", 99999], "'99999' is not allowed"), (["-f", "no/such"], "no/such")):
+            prompt = [] if bad[0] == "-f" else ["-p", "Hi"]
+            self.assert_fails(self.dllm("run", "-m", model(), *prompt, "--backend", "cuda", *bad), USAGE, says)
+
     def test_auto_takes_the_cpu_and_says_so(self):
         result = self.dllm("run", "-m", model(), "-p", "Hi", "-n", 4, "--backend", "auto")
         self.assert_ok(result)

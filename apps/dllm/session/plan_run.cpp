@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "dllm/error.hpp"
@@ -55,6 +56,46 @@ const ModelFactory* factory_of(const PluginRegistry& plugins, const KnownModel& 
   }
 }
 
+std::vector<std::string> folder_names(const PluginRegistry& plugins) {
+  std::vector<std::string> names;
+  for (const std::filesystem::path& folder : plugins.folders()) names.push_back(folder.string());
+  return names;
+}
+
+// A backend by its name, usable or not. One that this build left out is told how to get.
+const PluginRecord& named_backend(const PluginRegistry& plugins, const std::string& id) {
+  const bool refused = std::ranges::any_of(plugins.records(), [&](const PluginRecord& record) {
+    return !record.accepted && (record.id == id || record.path.stem() == "backend_" + id);
+  });
+  const std::vector<std::string> known = plugins.ids(PluginKind::backend);
+  if (id == "cuda" && !refused && !known.empty() && std::ranges::find(known, id) == known.end()) {
+    throw Error(ErrorCode::bad_usage,
+                fmt::format("there is no backend '{}' here, there is {}", id,
+                            fmt::join(known, ", ")),
+                fmt::format("searched {}", fmt::join(folder_names(plugins), ", ")),
+                "build with the CUDA Toolkit, cmake -DDLLM_CUDA=ON (docs/building.md), or put "
+                "backend_cuda.so of this version into a plugin folder");
+  }
+  return plugins.require(PluginKind::backend, id);
+}
+
+// The plugin names its option; where that was given only the settings know.
+std::unique_ptr<Backend> make_backend(const Runtime& runtime, const BackendChoice& backend) {
+  runtime.plugins().choose_backend(backend.record->id);  // throws where it cannot run
+  try {
+    return backend.record->backend->create(backend.options, runtime.log());
+  } catch (const Error& error) {
+    for (const auto& [name, origin] : backend.origins) {
+      if (error.code() != ErrorCode::bad_usage || !error.where().ends_with("option " + name)) {
+        continue;
+      }
+      throw Error(error.code(), error.fact(), fmt::format("{}; {}", error.where(), origin),
+                  error.fix());
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
 KnownModel open_known_model(const Runtime& runtime, const Settings& settings) {
@@ -69,9 +110,14 @@ KnownModel open_known_model(const Runtime& runtime, const Settings& settings) {
 }
 
 BackendChoice choose_backend(const Runtime& runtime, const Settings& settings) {
+  const std::string id = settings.text("backend");
   BackendChoice choice;
-  choice.record = &runtime.plugins().choose_backend(settings.text("backend"));
+  choice.record =
+      id == "auto" ? &runtime.plugins().choose_backend(id) : &named_backend(runtime.plugins(), id);
   choice.options = backend_options(runtime.plugins(), *choice.record, settings);
+  for (const auto& [name, setting] : settings.plugin_options(Owner::backend)) {
+    choice.origins[name] = setting.origin();
+  }
   return choice;
 }
 
@@ -131,7 +177,7 @@ RunPlan plan_run(const Runtime& runtime, const Settings& settings, const Sampler
 LoadedModel load_model(const Runtime& runtime, const BackendChoice& backend,
                        const KnownModel& model, Console& console) {
   LoadedModel loaded;
-  loaded.backend = backend.record->backend->create(backend.options, runtime.log());
+  loaded.backend = make_backend(runtime, backend);
   const auto progress = [&](std::uint64_t done, std::uint64_t total) {
     if (interrupted()) end_interrupted("while loading the model", model.path);
     if (total != 0) console.status(fmt::format("loading {:3} %", 100 * done / total));

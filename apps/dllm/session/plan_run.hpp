@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +42,10 @@ KnownModel open_known_model(const Runtime& runtime, const Settings& settings);
 struct BackendChoice {
   const PluginRecord* record = nullptr;
   OptionValues options;
+  std::map<std::string, std::string> origins;  ///< where each given option was given
 };
+/// Whether one named by --backend can run on this machine is not asked here but by load_model: bad
+/// usage is that on every machine, and found first.
 BackendChoice choose_backend(const Runtime& runtime, const Settings& settings);
 
 /// The sampler named by --sampler with its options, or null record for "auto": the model decides.
@@ -71,7 +75,8 @@ struct LoadedModel {
   std::unique_ptr<Backend> backend;  ///< goes after the model
   std::unique_ptr<Model> model;
 };
-/// Imports the weights; progress on the console. Throws Error (interrupted) after Ctrl-C.
+/// Imports the weights; progress on the console. Throws Error (interrupted) after Ctrl-C,
+/// (resource) with the backend's reason where it cannot run here.
 LoadedModel load_model(const Runtime& runtime, const BackendChoice& backend,
                        const KnownModel& model, Console& console);
 
