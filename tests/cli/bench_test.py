@@ -78,7 +78,9 @@ class Result(Bench):
                       if name != "token_embd.weight")
         attention = 4 * rows * rows * width * layers
         self.assertEqual(answer["operations"], 2 * weights * rows + attention)
-        self.assertEqual(answer["rows"], rows)
+        self.assertEqual((answer["rows"], type(answer["rows"])), (rows, int))
+        uneven = self.bench_json("--asked-rows", "--steps", 3)  # of 16, 16 - 6 and 5 positions
+        self.assertAlmostEqual(uneven["rows"], (16 + 10 + 5) / 3)
 
     def test_asked_rows_score_what_the_sampler_asks_for(self):
         answer = self.bench_json("--asked-rows", "--steps", 1)
@@ -98,6 +100,23 @@ class Result(Bench):
         dream = self.dllm("bench", "-m", model("random", arch="dream"), *QUICK, "--json")
         self.assert_ok(dream)
         self.assertEqual(parse_one_json(dream.stdout)["sampler"]["options"]["steps"], 2)
+
+    def test_more_steps_than_there_are_positions_are_told_once(self):
+        for arch, arguments, fact in (
+                ("llada", ["--steps", 500], b"500 steps are asked for (--steps, command line), but there are 16 "
+                                            b"positions to fill: 16 needed the model"),
+                ("dream", ["--steps", 500], b"but there are 16 positions to fill: "), ("llada", ["--steps", 16], None)):
+            bench = self.dllm("bench", "-m", model("random", arch=arch), *QUICK, *arguments)
+            run = self.dllm("run", "-m", model("random", arch=arch), "-p", "Hi", "-n", 16, "--ignore-eos", *arguments)
+            for result in (bench, run):
+                self.assert_ok(result)
+                self.assertEqual(result.stderr.count(b"are asked for"), 1 if fact else 0, result.stderr)
+                self.assertIn(fact or b"", result.stderr)
+
+    def test_the_device_line_tells_what_was_asked_for_apart_from_what_is_used(self):
+        self.assertNotIn(b"asked for", self.bench(*QUICK).stdout)
+        lines = self.bench(*QUICK, "-t", 1000, "--backend-set", "products=exact").stdout.decode().splitlines()
+        self.assertRegex(lines[1], r"^device  cpu .*; asked for: products exact, threads 1000 \(\d+ are used\)$")
 
     def test_the_peak_gives_a_limit(self):
         result = self.bench("--canvas", 8, "--steps", 1, "--repeat", 1, "--json")
@@ -191,6 +210,14 @@ class Compare(Bench):
             compared = self.bench_json("--compare", name)["compare"]
             self.assertEqual(compared["ms_per_step"]["verdict"], verdict, median)
 
+    def test_of_a_single_repeat_no_noise_is_told(self):
+        name, _ = self.old()
+        step = self.bench_json("--repeat", 1, "--compare", name)["compare"]["ms_per_step"]
+        self.assertEqual((step["noise"], step["verdict"]), (None, "unknown"))
+        text = self.bench(*QUICK, "--repeat", 1, "--compare", name).stdout.decode().splitlines()[-1]
+        self.assertTrue(text.startswith("step ") and text.endswith(
+            "  no verdict: one side has a single repeat, which tells nothing of noise"), text)
+
     def test_a_difference_within_the_printed_noise_is_no_verdict(self):
         """A range that begins above every new step, and is wide enough for the difference."""
         name, _ = self.old(ms_per_step={"median": 2e3, "min": 1.5e3, "max": 1e9})
@@ -223,7 +250,8 @@ class Compare(Bench):
                 self.refuse_old("odd.json", json.dumps({**good, part: {**good[part], key: value}}), says)
 
     def test_a_file_that_is_no_result_is_refused_before_the_model_is_read(self):
-        wrong = {"text.json": "hello", "empty.json": "{}", "list.json": "[1]",
+        good = '{"ms_per_step": {"median": 1, "min": 1, "max": 2}, "stages_ms": {}}'
+        wrong = {"text.json": "hello", "hidden.json": good + "\0{", "empty.json": "{}", "list.json": "[1]",
                  "half.json": '{"ms_per_step": {"median": 1, "min": 1}}',
                  "words.json": '{"ms_per_step": {"median": 1, "min": 1, "max": 2}, '
                                '"stages_ms": {"ffn": "fast"}}'}

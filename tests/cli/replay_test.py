@@ -268,6 +268,7 @@ class Replay(CliCase):
 
     def test_bad_usage_is_named(self):
         self.assert_fails(self.dllm("replay"), USAGE, "dllm run --record")
+        self.assert_fails(self.dllm("replay", "a", "a"), USAGE, "option TRACE is given twice: 'a' and 'a'")
         self.assert_fails(self.dllm("replay", path("nowhere.jsonl")), USAGE, "nowhere.jsonl")
         trace, _ = self.record("usage.jsonl")
         self.assert_fails(self.dllm("replay", trace, "--sampler", "lada"), USAGE, "'lada'", "llada")

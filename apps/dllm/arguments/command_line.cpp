@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/program_options.hpp>
-#include <cctype>
 
 #include "dllm/error.hpp"
 
@@ -151,10 +150,10 @@ class Rewriter {
   }
 
   void rewrite_plain(const std::string& argument) {
-    if (const std::string name(command_info(command_).plain); !name.empty()) {
-      std::string spelled = name;
-      std::ranges::transform(spelled, spelled.begin(), [](char c) { return std::toupper(c); });
-      options_.push_back({name, argument, spelled});
+    const CommandInfo& info = command_info(command_);
+    if (!info.plain.empty()) {  // called as the usage line calls it: "dllm replay TRACE"
+      const std::string_view spelled = split_words(info.usage).at(2);
+      options_.push_back({std::string(info.plain), argument, std::string(spelled)});
       return;
     }
     const bool prompts = (find_option("prompt")->commands & command_) != 0;

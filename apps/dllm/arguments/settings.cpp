@@ -27,16 +27,18 @@ std::string_view alternatives_of(std::string_view key) {
 }
 
 [[noreturn]] void refuse_twice(const Setting& first, const Assignment& second) {
-  const std::string names = first.spelled == second.spelled
-                                ? first.spelled
-                                : fmt::format("{} and {}", first.spelled, second.spelled);
+  std::string fact =
+      first.spelled == second.spelled
+          ? fmt::format("option {} is given twice", first.spelled)
+          : fmt::format("{} and {} are one option, given twice", first.spelled, second.spelled);
+  const OptionSpec* spec = spec_of_key(second.key);
+  if (spec == nullptr || !spec->is_flag()) {  // of a flag the names say it all
+    fact += fmt::format(": '{}' and '{}'", first.values.front(), second.value);
+  }
   const std::string where = first.place == second.place
                                 ? first.place
                                 : fmt::format("{} and {}", first.place, second.place);
-  throw Error(ErrorCode::bad_usage,
-              fmt::format("option {} is given twice: '{}' and '{}'", names, first.values.front(),
-                          second.value),
-              where, "keep one of them");
+  throw Error(ErrorCode::bad_usage, fact, where, "keep one of them");
 }
 
 using SettingMap = std::map<std::string, Setting, std::less<>>;

@@ -100,6 +100,12 @@ Json parts_json(const BenchResult& result) {
   return parts;
 }
 
+// A count where all steps have the same, which is the rule; else their mean.
+Json count_or_mean(double value) {
+  const auto whole = static_cast<std::uint64_t>(value);
+  return static_cast<double>(whole) == value ? Json(whole) : Json(value);
+}
+
 // Keys of what could not be measured are null.
 void add_peak(Json& json, const BenchResult& result) {
   json["peak"] = nullptr;
@@ -152,7 +158,7 @@ Json bench_json(const BenchResult& result) {
                {"sampler", {{"name", result.sampler}, {"options", result.sampler_options}}},
                {"canvas", result.canvas},
                {"prompt_tokens", result.n_prompt},
-               {"rows", result.repeats.front().rows},
+               {"rows", count_or_mean(result.repeats.front().rows)},
                {"steps", result.repeats.front().steps},
                {"repeat", result.repeats.size()},
                {"warmup", result.work.warmup},

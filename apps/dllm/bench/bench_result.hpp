@@ -27,6 +27,7 @@ struct BenchResult {
   std::string backend;
   DeviceInfo device;
   Json backend_options;
+  std::map<std::string, std::string> asked;  ///< those of them that were given
   std::string sampler;
   Json sampler_options;
   std::uint32_t canvas = 0;

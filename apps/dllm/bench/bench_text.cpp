@@ -14,19 +14,26 @@ std::string types_text(const BenchResult& result) {
   return text;
 }
 
+// What was asked of the device, where it is not what the device's own words say.
+std::string asked_text(const BenchResult& result) {
+  std::string text;
+  for (const auto& [name, value] : result.asked) {
+    text += fmt::format("{} {} {}", text.empty() ? "; asked for:" : ",", name, single_line(value));
+    const bool other = name == "threads" && value != std::to_string(result.device.threads);
+    if (other && value != "0") text += fmt::format(" ({} are used)", result.device.threads);
+  }
+  return text;
+}
+
 std::string head_lines(const BenchResult& result) {
   const Repeat& first = result.repeats.front();
-  std::string options;
-  for (const auto& [name, value] : result.backend_options.items())
-    options +=
-        fmt::format(", {} {}", name, value.is_string() ? value.get<std::string>() : value.dump());
   return fmt::format(
       "model   {}: {}, {}\n"
       "device  {} {}{}\n"
       "work    canvas {} ({} prompt, {} to fill), {:.0f} rows scored, {} x {} step{}, sampler {}, "
       "seed {}\n",
       single_line(result.model_path), result.architecture, types_text(result), result.backend,
-      single_line(result.device.name), options, result.canvas, result.n_prompt,
+      single_line(result.device.name), asked_text(result), result.canvas, result.n_prompt,
       result.canvas - result.n_prompt, first.rows, result.repeats.size(), first.steps,
       first.steps == 1 ? "" : "s", result.sampler, result.seed);
 }

@@ -45,7 +45,6 @@ double noise_of(const Json& old, const Json& now) {
 }
 
 std::string verdict(const Json& old, const Json& now) {
-  if (!has_range(old) || !has_range(now)) return "unknown";
   const Json& before = old["ms_per_step"];
   const Json& after = now["ms_per_step"];
   const double ratio = ratio_of(after["median"].get<double>(), before["median"].get<double>());
@@ -93,7 +92,8 @@ void check_spread(const Json& spread, const std::string& path, const std::string
 Json read_bench_result(const std::string& path, const std::string& origin) {
   const std::string text = read_text_file(path, origin);
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) refuse(path, origin, "it is no JSON");
+  // The library takes a NUL byte for the end of the text.
+  if (json.is_discarded() || text.find('\0') != text.npos) refuse(path, origin, "it is no JSON");
   if (!json.is_object() || !json.contains("ms_per_step") || !json["ms_per_step"].is_object())
     refuse(path, origin, "it has no ms_per_step");
   check_spread(json["ms_per_step"], path, origin);
@@ -107,6 +107,7 @@ Json read_bench_result(const std::string& path, const std::string& origin) {
 Json compare_json(const Json& old, const std::string& path, const Json& now) {
   const double before = old["ms_per_step"]["median"].get<double>();
   const double after = now["ms_per_step"]["median"].get<double>();
+  const bool known = has_range(old) && has_range(now);
   Json stages = Json::object();
   for (const auto& [stage, ms] : now["stages_ms"].items()) {
     if (!is_number(old["stages_ms"], stage)) continue;
@@ -119,8 +120,8 @@ Json compare_json(const Json& old, const std::string& path, const Json& now) {
            {{"old", before},
             {"new", after},
             {"ratio", ratio_of(after, before)},
-            {"noise", noise_of(old, now)},
-            {"verdict", verdict(old, now)}}},
+            {"noise", known ? Json(noise_of(old, now)) : Json(nullptr)},
+            {"verdict", known ? verdict(old, now) : "unknown"}}},
           {"stages_ms", stages},
           {"differences", differences(old, now)}};
 }
@@ -136,11 +137,11 @@ std::string compare_text(const Json& comparison) {
                                  "old ms", "new ms", "new/old");
   for (const auto& [stage, each] : comparison["stages_ms"].items())
     text += line(stage, each) + "\n";
-  text += fmt::format("{}  {}, noise {:.1f} %\n", line("step", step),
-                      step["verdict"].get<std::string>() == "unknown"
-                          ? "one repeat tells nothing of noise"
-                          : step["verdict"].get<std::string>(),
-                      100 * step["noise"].get<double>());
+  text += fmt::format("{}  {}\n", line("step", step),
+                      step["noise"].is_null()
+                          ? "no verdict: one side has a single repeat, which tells nothing of noise"
+                          : fmt::format("{}, noise {:.1f} %", step["verdict"].get<std::string>(),
+                                        100 * step["noise"].get<double>()));
   const Json& differences = comparison["differences"];
   if (!differences.empty())
     text += fmt::format("not the same measurement: {} differ\n",

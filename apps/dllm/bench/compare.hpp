@@ -18,7 +18,8 @@ Json read_bench_result(const std::string& path, const std::string& origin);
 
 /// `now` and `old` are results. Ratios are now / old, so below 1 is faster. Noise is half the
 /// larger of both ranges, relative to its median; where the ranges overlap, the medians differ
-/// by no larger factor than the noise, or a side has but one repeat, no verdict is given.
+/// by no larger factor than the noise, or a side has but one repeat, no verdict is given; of the
+/// latter the noise is null.
 Json compare_json(const Json& old, const std::string& path, const Json& now);
 std::string compare_text(const Json& comparison);
 

@@ -124,6 +124,9 @@ BenchResult describe(const RunPlan& plan, const BackendChoice& backend, const Lo
   result.backend = backend.record->id;
   result.device = loaded.backend->device();
   result.backend_options = options_json(backend.record->options, backend.options);
+  for (const auto& [name, origin] : backend.origins) {
+    result.asked[name] = backend.options.at(name).text;
+  }
   result.sampler = plan.sampler->id();
   result.sampler_options = options_json(plan.sampler_options, plan.sampler->values());
   result.canvas = static_cast<std::uint32_t>(plan.request.ids.size());
@@ -198,6 +201,7 @@ int bench_command(const Settings& settings, Console& console) {
 
   result.repeats = measure(plan, loaded, result.work, console);
   if (result.repeats.empty()) end_interrupted("before a repeat was complete", plan.model.path);
+  note_steps_not_needed(settings, plan, result.repeats.front().steps, console);
   result.memory = loaded.backend->memory_report();
   result.peak_memory_bytes = peak_memory_bytes();  // before the peak takes memory of its own
   if (settings.flag("peak") && !interrupted()) result.peak = peak_of(*loaded.backend, console);

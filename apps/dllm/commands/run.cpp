@@ -250,6 +250,9 @@ int run_command(const Settings& settings, Console& console) {
     write_model_text(outcome.text);
   }
   console.note(summary(outcome, plan));
+  if (outcome.finish_reason != "interrupted") {
+    note_steps_not_needed(settings, plan, outcome.forwards, console);
+  }
   if (watchers.trace) watchers.trace->finish(outcome.canvas, outcome.finish_reason);
   if (watchers.stats) watchers.stats->finish();  // last: a full disk must not cost the answer
   return outcome.finish_reason == "interrupted" ? interrupt_status() : 0;

@@ -69,12 +69,12 @@ const PluginRecord& named_backend(const PluginRegistry& plugins, const std::stri
   });
   const std::vector<std::string> known = plugins.ids(PluginKind::backend);
   if (id == "cuda" && !refused && !known.empty() && std::ranges::find(known, id) == known.end()) {
-    throw Error(ErrorCode::bad_usage,
-                fmt::format("there is no backend '{}' here, there is {}", id,
-                            fmt::join(known, ", ")),
-                fmt::format("searched {}", fmt::join(folder_names(plugins), ", ")),
-                "build with the CUDA Toolkit, cmake -DDLLM_CUDA=ON (docs/building.md), or put "
-                "backend_cuda.so of this version into a plugin folder");
+    throw Error(
+        ErrorCode::bad_usage,
+        fmt::format("there is no backend '{}' here, there is {}", id, fmt::join(known, ", ")),
+        fmt::format("searched {}", fmt::join(folder_names(plugins), ", ")),
+        "build with the CUDA Toolkit, cmake -DDLLM_CUDA=ON (docs/building.md), or put "
+        "backend_cuda.so of this version into a plugin folder");
   }
   return plugins.require(PluginKind::backend, id);
 }
@@ -172,6 +172,21 @@ RunPlan plan_run(const Runtime& runtime, const Settings& settings, const Sampler
   plan.prompt_ms = prompt_ms;
   plan.request.ignore_eos = settings.flag("ignore-eos");
   return plan;
+}
+
+void note_steps_not_needed(const Settings& settings, const RunPlan& plan, std::uint32_t forwards,
+                           Console& console) {
+  const Setting* given = settings.find("sampler.steps");
+  const auto steps = plan.sampler->values().find("steps");
+  if (given == nullptr || steps == plan.sampler->values().end()) return;
+  const std::size_t to_fill = plan.request.ids.size() - plan.prompt.size();
+  const std::int64_t asked = steps->second.integer;
+  if (asked <= static_cast<std::int64_t>(to_fill) || asked <= forwards) return;
+  console.note(fmt::format(
+      "{} are asked for ({}), but there {} to fill: {} needed the model",
+      counted(static_cast<std::size_t>(asked), "step"), given->origin(),
+      to_fill == 1 ? std::string("is 1 position") : fmt::format("are {} positions", to_fill),
+      forwards));
 }
 
 LoadedModel load_model(const Runtime& runtime, const BackendChoice& backend,

@@ -71,6 +71,11 @@ RunPlan plan_canvas(KnownModel model, const SamplerChoice& sampler, const Settin
 RunPlan plan_run(const Runtime& runtime, const Settings& settings, const SamplerChoice& named,
                  const PromptText& prompt, std::uint64_t seed);
 
+/// Says so where --steps (or what sets it) asks for more steps than there are positions to fill,
+/// and fewer needed a forward.
+void note_steps_not_needed(const Settings& settings, const RunPlan& plan, std::uint32_t forwards,
+                           Console& console);
+
 struct LoadedModel {
   std::unique_ptr<Backend> backend;  ///< goes after the model
   std::unique_ptr<Model> model;
