@@ -117,7 +117,8 @@ int logits_command(const Settings& settings, Console& console) {
   const std::vector<float> values = forward(*loaded.model, input.ids, rows);
   require_finite_logits(values, *model.file);
   write_logits(out, values, rows.size());
-  console.note(fmt::format("{} rows of {} logits in {}", rows.size(), model.info.n_vocab, out));
+  console.note(
+      fmt::format("{} of {} logits in {}", counted(rows.size(), "row"), model.info.n_vocab, out));
   if (settings.flag("json")) {
     write_answer(dump_line(Json{{"out", out},
                                 {"format", logits_format(out)},
