@@ -110,17 +110,25 @@ std::uint32_t attention_stride(std::uint32_t head_dim) {
               "backend cuda, attention", "use --backend cpu");
 }
 
-bool may_have_panel(const HeadJobs& jobs, Products way, const GemmDevice& device) {
+bool may_have_panel(const HeadJobs& jobs, Way way, const GemmDevice& device) {
   const bool fills_blocks =
-      jobs.head_dim == kInt8Cols || (way == Products::f16 && jobs.head_dim == kUnitCols);
+      jobs.head_dim == kInt8Cols || (way == Way::f16 && jobs.head_dim == kUnitCols);
   return device.has_warpgroups && fills_blocks && are_whole(jobs);
 }
 
 void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
                       const SpanList& spans, const AttentionParams& params, const AttentionOut& out,
                       const GemmDevice& device, cudaStream_t stream) {
-  const AttentionArgs args = {
-      q, k, v, out.rows, out.panel, out.int8, spans, params.head_dim, params.scale * kLog2E, false};
+  const AttentionArgs args = {q,
+                              k,
+                              v,
+                              out.rows,
+                              out.inputs.f16,
+                              out.inputs.int8,
+                              spans,
+                              params.head_dim,
+                              params.scale * kLog2E,
+                              false};
   if (device.has_warpgroups && q.stride == 64) return launch_warpgroups<64>(args, stream);
   if (device.has_warpgroups && q.stride == 128) return launch_warpgroups<128>(args, stream);
   switch (q.stride) {

@@ -7,8 +7,7 @@
 
 #include "dllm/backend.hpp"
 #include "heads.hpp"
-#include "int8_panel.hpp"
-#include "rows.hpp"
+#include "panels.hpp"
 
 namespace dllm::cuda {
 
@@ -26,12 +25,11 @@ struct SpanList {
   bool all_short = false;  // whatever the list holds when this runs
 };
 
-/// Where attention's result goes: rows, and the same as a product's input where may_have_panel()
-/// and all spans are short.
+/// Where attention's result goes: rows, and the same as a product's input (a panel or none) where
+/// may_have_panel() and all spans are short.
 struct AttentionOut {
   Rows rows;
-  Panel panel;     // no values: not wanted
-  Int8Panel int8;  // no codes: not wanted
+  Inputs inputs;
 };
 
 /// Definitions: Backend::attention. Queries that see no key get zeros.
@@ -41,6 +39,6 @@ void launch_attention(const HeadRows& q, const HeadRows& k, const HeadRows& v,
 
 /// Whether attention of these heads can write its result as such an input. With f16 v's group_scale
 /// has to be given then, whether it does or not: products have to read the same either way.
-bool may_have_panel(const HeadJobs& jobs, Products way, const GemmDevice& device);
+bool may_have_panel(const HeadJobs& jobs, Way way, const GemmDevice& device);
 
 }  // namespace dllm::cuda

@@ -51,6 +51,23 @@ void CudaBackend::rope(TensorView x, const IndexList& positions, const RopeParam
                  stream_.get());
 }
 
+// Row-split matrices read what is made between column-split ones, attention's result or a
+// feed-forward layer's. In what form it is made must not depend on what ran before, because the
+// power of two of a panel of binary16 bounds what attention's rows keep; so it is known from the
+// weights alone, or not at all.
+void CudaBackend::note_reader(WeightRole role, const Matrix& matrix) {
+  if (role != WeightRole::row_split) return;
+  const Way way = matrix.packed().way();
+  const auto [at, is_new] = reader_ways_.try_emplace(matrix.n_cols(), way);
+  if (!is_new && at->second != way) at->second.reset();
+}
+
+std::optional<Way> CudaBackend::way_of_reader(std::uint32_t n_cols) const {
+  if (options_.products != Products::mixed) return way_of(options_.products, DType::f16);
+  const auto found = reader_ways_.find(n_cols);
+  return found == reader_ways_.end() ? std::nullopt : found->second;
+}
+
 void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const AttentionSpans& spans,
                             const AttentionParams& params, TensorView out) {
   DLLM_ASSERT(params.n_kv_heads > 0 && params.n_heads % params.n_kv_heads == 0);
@@ -84,22 +101,23 @@ void CudaBackend::attention(TensorView q, TensorView k, TensorView v, const Atte
   jobs.job[2] = job(v, params.n_kv_heads, v_heads);
   const SpanList all_spans = {list.values(), list.size(), *long_lists_ == 0};
   const Rows out_rows = new_rows_of(out);
-  const Products way = options_.products;
-  const bool may_write_input = may_have_panel(jobs, way, gemm_device_);
+  const std::optional<Way> reader = way_of_reader(out.n_cols);
+  const Way way = reader.value_or(Way::f16);
+  const bool may_write_input = reader && may_have_panel(jobs, way, gemm_device_);
   const bool writes_input =
       may_write_input && all_spans.all_short && list.n_queries() == out.n_rows;
   Inputs inputs;
   // Row scales of sums that were taken lie in input_, which reserve() keeps from moving in a step.
   if (writes_input) place_input(input_, way, out.n_rows, out.n_cols, inputs);
-  if (may_write_input && way == Products::f16) {
+  if (may_write_input && way == Way::f16) {
     grow(group_scales_,
          std::uint64_t{v.n_rows} * HeadRows::groups_of(params.n_kv_heads) * sizeof(float),
          "heads of attention");
     jobs.job[2].to.group_scale = v_heads.group_scale = group_scales_.as<float>();
   }
   launch_heads(jobs, stream_.get());
-  launch_attention(q_heads, k_heads, v_heads, all_spans, params,
-                   {out_rows, inputs.f16, inputs.int8}, gemm_device_, stream_.get());
+  launch_attention(q_heads, k_heads, v_heads, all_spans, params, {out_rows, inputs}, gemm_device_,
+                   stream_.get());
   if (writes_input) prepared_ = {out_rows, inputs, way};
 }
 

@@ -105,12 +105,12 @@ __device__ __forceinline__ bool store_int8_panel(const Int8Panel& panel, std::ui
     const std::uint32_t to = tile + row * 128 + (first + row) % 8 * 16 + thread.lane % 4 * 2;
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-      const int low = __float2int_rn(out[4 * n + 2 * half] * step.inverse);  // of NaN: 0
-      const int high = __float2int_rn(out[4 * n + 2 * half + 1] * step.inverse);
+      const unsigned codes = two_codes(int8_code(out[4 * n + 2 * half], step.inverse),
+                                       int8_code(out[4 * n + 2 * half + 1], step.inverse));
       // Chunk 4 group + n / 2 of the row: 16 dimensions.
       asm volatile(
           "st.shared.b16 [%0], %1;\n" ::"r"((to ^ (4 * thread.group + n / 2) * 16) + n % 2 * 8),
-          "h"(static_cast<std::uint16_t>((low & 255) | high << 8))
+          "h"(static_cast<std::uint16_t>(codes))
           : "memory");
     }
     if (thread.group == 0 && thread.lane % 4 == 0 && row < n_rows)

@@ -64,18 +64,19 @@ CudaBackend::CudaBackend(const CudaOptions& options)
 #if defined(DLLM_CUDA_HAS_90A)
   gemm_device_.has_warpgroups = properties_.major == 9 && properties_.minor == 0;
 #endif
-  if (options.products == Products::int8 && !gemm_device_.has_warpgroups)
+  const bool some_int8 = takes(options.products, Way::int8);
+  if (some_int8 && !gemm_device_.has_warpgroups)
     throw Error(ErrorCode::unsupported,
-                "products=int8 needs compute capability 9.0, " + std::string(properties_.name) +
-                    " has " + std::to_string(properties_.major) + "." +
-                    std::to_string(properties_.minor),
+                std::string("products=") + (options.products == Products::int8 ? "int8" : "mixed") +
+                    " needs compute capability 9.0, " + std::string(properties_.name) + " has " +
+                    std::to_string(properties_.major) + "." + std::to_string(properties_.minor),
                 "backend cuda, option products", "use products=f16");
   std::vector<const void*> kernels = {rows_kernel(),      panels_kernel(),    sums_kernel(),
                                       heads_kernel(),     attention_kernel(), head_stream_kernel(),
                                       head_whole_kernel()};
   if (gemm_device_.has_warpgroups) {
     kernels.insert(kernels.end(), {short_attention_kernel(), gemm_sm90_kernel()});
-    if (options.products == Products::int8) kernels.push_back(gemm_int8_kernel());
+    if (some_int8) kernels.push_back(gemm_int8_kernel());
   } else {
     kernels.push_back(gemm_sm80_kernel());
   }
@@ -146,9 +147,12 @@ void CudaBackend::reserve(const StepLimits& limits) {
   const std::uint32_t cols = std::max({limits.max_cols, limits.width, limits.ffn_cols, 1u});
   const auto n_rows = static_cast<std::uint32_t>(rows);
   Inputs unused;
-  place_input(input_, options_.products, n_rows, cols, unused);
-  place_input(hidden_, options_.products, n_rows, std::max(limits.ffn_cols, 1u), unused);
-  if (options_.products == Products::f16) {
+  for (const Way way : {Way::f16, Way::int8}) {
+    if (!takes(options_.products, way)) continue;
+    place_input(input_, way, n_rows, cols, unused);
+    place_input(hidden_, way, n_rows, std::max(limits.ffn_cols, 1u), unused);
+  }
+  if (takes(options_.products, Way::f16)) {
     grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
     grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
   }
@@ -186,7 +190,10 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
   }
   if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor, stream_.get());
   require_memory(packed_shape(tensor).bytes(), what);
-  return std::make_unique<Matrix>(*file, tensor, options_.products, staging_, stream_.get());
+  auto matrix = std::make_unique<Matrix>(*file, tensor, way_of(options_.products, tensor.dtype),
+                                         staging_, stream_.get());
+  note_reader(role, *matrix);
+  return matrix;
 }
 
 Rows CudaBackend::rows_of(const TensorView& view) {
@@ -219,7 +226,8 @@ void CudaBackend::forget_prepared(const Rows& rows) {
 }
 
 void CudaBackend::reserve_gemm_work(std::uint64_t n_rows) {
-  grow(gemm_work_, gemm_work_floats(gemm_device_, n_rows) * sizeof(float), "parts of products");
+  grow(gemm_work_, launches_at_once() * gemm_work_floats(gemm_device_, n_rows) * sizeof(float),
+       "parts of products");
 }
 
 void CudaBackend::embed(const Weight& table, const IndexList& ids, TensorView out) {
@@ -249,6 +257,9 @@ void CudaBackend::norm_linear(TensorView x, const Weight* norm, float eps,
         {matrix_of(*each.weight).packed(),
          {new_rows_of(each.out).values, each.out.n_cols, vector_of(each.bias, each.out.n_cols)}});
   }
+  std::stable_sort(products_.begin(), products_.end(), [](const Product& a, const Product& b) {
+    return a.weight.way() < b.weight.way();  // those of a way are launched together
+  });
   multiply(products_, inputs_for(products_, rows, vector_of(norm, x.n_cols), eps), true);
 }
 
@@ -283,31 +294,32 @@ void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const W
 }
 
 // silu(gate y) * (up y), y = RMSNorm(x): made where the two products are, or between kernels.
-CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix& up,
-                                               const Matrix& down, const Weight& norm, float eps,
-                                               TensorView x) {
-  const Products way = way_of(down.packed());
-  DLLM_ASSERT(way_of(gate.packed()) == way && way_of(up.packed()) == way);
+Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix& up, const Matrix& down,
+                                  const Weight& norm, float eps, TensorView x) {
+  const Way way = gate.packed().way();
+  const Way to = down.packed().way();
   const SummedRows rows = summed_rows_of(x);
-  Inputs hidden;
-  place_input(hidden_, way, x.n_rows, gate.n_rows(), hidden);
   const float* norm_values = vector_of(&norm, x.n_cols);
-  if (way == Products::int8) {
-    Inputs inputs;
-    place_input(input_, way, x.n_rows, x.n_cols, inputs);
-    launch_prepare(rows, norm_values, eps, inputs.int8, stream_.get());
-    launch_gated_int8(gate.packed(), up.packed(), inputs.int8, hidden.int8, gemm_device_,
-                      stream_.get());
-    return hidden;
-  }
-  if (gates_inside(gate.packed(), up.packed(), gemm_device_)) {
+  Inputs hidden;
+  place_input(hidden_, to, x.n_rows, gate.n_rows(), hidden);
+  const bool inside = way == up.packed().way() &&
+                      (way == Way::int8 ||
+                       (to == Way::f16 && gates_inside(gate.packed(), up.packed(), gemm_device_)));
+  if (inside) {
     Inputs inputs;
     place_input(input_, way, x.n_rows, x.n_cols, inputs);
     const double lengths =
         static_cast<double>(gate.packed().length) * static_cast<double>(up.packed().length);
-    launch_prepare(rows, norm_values, eps, inputs.f16, stream_.get(),
-                   {hidden.f16.row_scale, lengths});
-    launch_gated(gate.packed(), up.packed(), inputs.f16, hidden.f16, gemm_device_, stream_.get());
+    launch_prepare(rows, norm_values, eps, inputs, stream_.get(), {hidden.f16.row_scale, lengths});
+    if (way == Way::f16) {
+      launch_gated(gate.packed(), up.packed(), inputs.f16, hidden.f16, gemm_device_, stream_.get());
+    } else if (to == Way::f16) {
+      launch_gated_int8(gate.packed(), up.packed(), inputs.int8, hidden.f16, gemm_device_,
+                        stream_.get());
+    } else {
+      launch_gated_int8(gate.packed(), up.packed(), inputs.int8, hidden.int8, gemm_device_,
+                        stream_.get());
+    }
     return hidden;
   }
   const std::uint64_t bytes = std::uint64_t{x.n_rows} * gate.n_rows() * sizeof(float);
@@ -318,7 +330,7 @@ CudaBackend::Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix&
   const Product gate_and_up[] = {{gate.packed(), {gates.values, gates.n_cols}},
                                  {up.packed(), {ups.values, ups.n_cols}}};
   multiply(gate_and_up, inputs_for(gate_and_up, rows, norm_values, eps), false);
-  launch_swiglu(gates, ups, hidden.f16, stream_.get());
+  launch_swiglu(gates, ups, hidden, stream_.get());
   return hidden;
 }
 

@@ -9,7 +9,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,7 +21,7 @@
 #include "event_profile.hpp"
 #include "gemm.hpp"
 #include "head.hpp"
-#include "int8_panel.hpp"
+#include "panels.hpp"
 #include "rotations.hpp"
 #include "rows.hpp"
 #include "step_graphs.hpp"
@@ -107,27 +109,27 @@ class CudaBackend final : public Backend {
   void reserve_attention(std::uint64_t n_rows, std::uint32_t n_heads, std::uint32_t head_dim);
   HeadRows head_rows(std::uint64_t first_row, std::uint32_t n_rows, std::uint32_t n_heads,
                      std::uint32_t head_dim) const;
-  /// The running product's input, as the weights that it meets want it; overwritten by the next.
-  struct Inputs {
-    Panel f16;
-    Int8Panel int8;
-
-    Inputs rows(std::uint32_t first, std::uint32_t n) const;
-  };
-  /// How products with a weight are computed.
-  Products way_of(const Packed& weight) const;
-  /// Memory of a product's input, for one of the ways of multiplying.
+  /// Memory of a product's input, for both ways of multiplying.
   struct InputMemory {
     DeviceMemory values, scales;  // f16
     DeviceMemory codes, steps;    // int8
   };
   /// Where an input of that way lies, not yet written.
-  void place_input(InputMemory& memory, Products way, std::uint32_t n_rows, std::uint32_t n_cols,
+  void place_input(InputMemory& memory, Way way, std::uint32_t n_rows, std::uint32_t n_cols,
                    Inputs& inputs);
+  /// Notes a matrix; the way of the product that reads attention's result of that width, if all
+  /// that may do it take the same.
+  void note_reader(WeightRole role, const Matrix& matrix);
+  std::optional<Way> way_of_reader(std::uint32_t n_cols) const;
   Inputs inputs_for(std::span<const Product> products, const SummedRows& x, const float* norm,
                     float eps);
   Inputs hidden_inputs(const Matrix& gate, const Matrix& up, const Matrix& down, const Weight& norm,
                        float eps, TensorView x);
+  static constexpr std::uint32_t kMostLaunches = 2;
+  /// Of one call's products, whose parts are in memory at once.
+  std::uint32_t launches_at_once() const {
+    return options_.products == Products::mixed ? kMostLaunches : 1;
+  }
   void reserve_gemm_work(std::uint64_t n_rows);
   /// `may_wait`: whether the results are read through rows_of() and its like alone.
   void multiply(std::span<const Product> products, const Inputs& inputs, bool may_wait);
@@ -156,7 +158,7 @@ class CudaBackend final : public Backend {
   struct Prepared {
     Rows rows;
     Inputs inputs;
-    Products way = Products::f16;
+    Way way = Way::f16;
   };
   Prepared prepared_;                 // until either is written anew
   InputMemory hidden_;                // of the running feed-forward layer
@@ -169,6 +171,8 @@ class CudaBackend final : public Backend {
   DeviceMemory partials_, answers_, probs_, top_ids_, top_probs_;
   PinnedMemory host_answers_;
   std::vector<Product> products_;  // of the running norm_linear
+  /// Of row-split matrices by their inputs; none: they differ.
+  std::map<std::uint32_t, std::optional<Way>> reader_ways_;
   // What the host builds for a call of head_stats.
   std::vector<DeviceRequest> requests_;
   std::vector<std::int32_t> ids_;

@@ -126,6 +126,19 @@ Panel rows_of(const Int8Panel& x) {
   return {nullptr, nullptr, x.n_rows, x.n_cols, x.padded_rows, x.first_row};
 }
 
+// `products`: a panel of either kind.
+template <typename To>
+GemmArgs gated_int8_args(const Packed& gate, const Packed& up, const Int8Panel& x,
+                         const To& products) {
+  DLLM_ASSERT(gate.n_rows == up.n_rows && x.n_cols == gate.n_cols && x.first_row == 0);
+  DLLM_ASSERT(products.n_cols == gate.n_rows && products.n_rows == x.n_rows);
+  GemmArgs args = gated_args(gate, up);
+  args.n_blocks = gate.n_blocks();
+  args.panel = rows_of(x);
+  args.n_splits = 1;
+  return args;
+}
+
 }  // namespace
 
 bool gates_inside(const Packed& gate, const Packed& up, const GemmDevice& device) {
@@ -172,13 +185,12 @@ GemmResults launch_gemm_int8(std::span<const Product> products, const Int8Panel&
 
 void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,
                        const Int8Panel& products, const GemmDevice& device, cudaStream_t stream) {
-  DLLM_ASSERT(gate.n_rows == up.n_rows && x.n_cols == gate.n_cols && x.first_row == 0);
-  DLLM_ASSERT(products.n_cols == gate.n_rows && products.n_rows == x.n_rows);
-  GemmArgs args = gated_args(gate, up);
-  args.n_blocks = gate.n_blocks();
-  args.panel = rows_of(x);
-  args.n_splits = 1;
-  launch_int8_gated_sm90(args, x, products, device, stream);
+  launch_int8_gated_sm90(gated_int8_args(gate, up, x, products), x, products, device, stream);
+}
+
+void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,
+                       const Panel& products, const GemmDevice& device, cudaStream_t stream) {
+  launch_int8_gated_sm90(gated_int8_args(gate, up, x, products), x, products, device, stream);
 }
 
 }  // namespace dllm::cuda

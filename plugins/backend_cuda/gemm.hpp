@@ -86,7 +86,7 @@ using GemmResults = std::array<SummedRows, kMostProducts>;
 /// Whether launch_gated() can take the two. It depends on them and the device alone.
 bool gates_inside(const Packed& gate, const Packed& up, const GemmDevice& device);
 /// products = silu(gate x) * (up x), a panel of as many rows as `x`, whose row scales are there
-/// already (ProductScale, rows.hpp).
+/// already (ProductScale, panels.hpp).
 void launch_gated(const Packed& gate, const Packed& up, const Panel& x, const Panel& products,
                   const GemmDevice& device, cudaStream_t stream);
 

@@ -21,6 +21,20 @@ __device__ __forceinline__ std::uint32_t transposed(std::uint32_t pair) {
   return out;
 }
 
+/// Of eight columns of rows 8 n to 8 n + 7 from `row`, which is lane / 4 further than the tile's
+/// first: a lane has column lane / 4 of two rows, 8 n + 2 (lane % 4) + {0, 1}, and stores two
+/// columns of one. `to`: those columns of `row` in a panel of n_rows rows.
+__device__ __forceinline__ void store_pair(float first, float second, std::uint32_t n,
+                                           std::uint32_t row, std::uint32_t n_rows, __half* to) {
+  const __half2 both = __floats2half2_rn(first, second);
+  const std::uint32_t words = transposed(*reinterpret_cast<const std::uint32_t*>(&both));
+  asm volatile(
+      "{\n.reg .pred below;\nsetp.lt.u32 below, %0, %1;\n@below st.global.b32 [%2], %3;\n}\n" ::"r"(
+          row + 8 * n),
+      "r"(n_rows), "l"(to + 8 * n * kUnitCols), "r"(words)
+      : "memory");
+}
+
 /// Products of the warp's eight columns from `col`. `scales`: of the tile's input rows, `inverses`:
 /// 1 over the products' scales, in shared memory.
 template <int kTokens>
@@ -41,13 +55,7 @@ __device__ __forceinline__ void store_products(const GemmArgs& a, std::uint32_t 
                         (acc[4 * n + 2] * (up_scale * scale.x)) * inverse.x;
     const float second = silu(acc[4 * n + 1] * (gate_scale * scale.y)) *
                          (acc[4 * n + 3] * (up_scale * scale.y)) * inverse.y;
-    const __half2 both = __floats2half2_rn(first, second);
-    const std::uint32_t words = transposed(*reinterpret_cast<const std::uint32_t*>(&both));
-    asm volatile(
-        "{\n.reg .pred below;\nsetp.lt.u32 below, %0, %1;\n@below st.global.b32 [%2], %3;\n}\n" ::
-            "r"(row + 8 * n),
-        "r"(a.products.n_rows), "l"(to + 8 * n * kUnitCols), "r"(words)
-        : "memory");
+    store_pair(first, second, n, row, a.products.n_rows, to);
   }
 }
 

@@ -1,5 +1,5 @@
 // Products of int8 activations with weights rounded once more, to int8, on Hopper's integer tensor
-// cores (products=int8).
+// cores (Way::int8).
 //
 //   w[o, k] ~ step_w[o, k / 128] * code,   x[r, k] ~ step_x[r, k / 128] * code
 //   out[r, o] = sum over blocks of 128 inputs of step_x * (step_w * sum_k code_w code_x)
@@ -22,9 +22,12 @@ void launch_quantise(const Packed& packed, const Int8Weights& to, cudaStream_t s
                                            const Int8Panel& panel, float* work,
                                            const GemmDevice& device, cudaStream_t stream);
 
-/// products = silu(gate x) * (up x), a panel of as many rows as `x`.
+/// products = silu(gate x) * (up x), a panel of as many rows as `x`; of binary16 its row scales are
+/// there already (ProductScale, panels.hpp).
 void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,
                        const Int8Panel& products, const GemmDevice& device, cudaStream_t stream);
+void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,
+                       const Panel& products, const GemmDevice& device, cudaStream_t stream);
 
 /// A call that is cut already. Whether parts of the inputs are left to be added.
 bool launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDevice& device,
@@ -32,6 +35,8 @@ bool launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDe
 
 /// A gated call: parts[0] is gate, parts[1] up, of as many rows; n_blocks: of one of them.
 void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const Int8Panel& products,
+                            const GemmDevice& device, cudaStream_t stream);
+void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const Panel& products,
                             const GemmDevice& device, cudaStream_t stream);
 
 }  // namespace dllm::cuda

@@ -1,6 +1,8 @@
 // The consumers of the int8 product: integer sums of 128 inputs, their f32 sums, results.
 #pragma once
 
+#include <type_traits>
+
 #include "gemm_gated.cuh"
 #include "gemm_int8_ring.cuh"
 #include "integer_wgmma.cuh"
@@ -23,7 +25,7 @@ struct Int8Consumer {
   static constexpr int kChunk = kSums <= 256 ? kTokens : kTokens / 2;
   static constexpr int kChunks = kTokens / kChunk;
 
-  Int8Ring<kTokens, kPer>& ring;
+  Int8Ring<kTokens, kInt8Consumers * kPer>& ring;
   std::uint32_t consumer;
   int warp;
   int lane;
@@ -111,11 +113,10 @@ __device__ __forceinline__ void consumers_sync() {
 // silu(gate) * up of a tile of 128 columns, rounded to int8 where the next product reads it.
 // acc[0]: gate of the consumer's 64 columns, acc[1]: up.
 template <int kTokens>
-__device__ __forceinline__ void store_int8_products(const GemmArgs& a, const Int8Panel& to,
-                                                    const Int8Ring<kTokens, 2>& ring,
-                                                    const Tile& tile, std::uint32_t tile_row,
-                                                    std::uint32_t consumer, int warp, int lane,
-                                                    float (&acc)[2][kTokens / 2]) {
+__device__ __forceinline__ void store_int8_products(
+    const GemmArgs& a, const Int8Panel& to, const Int8Ring<kTokens, 2 * kInt8Consumers>& ring,
+    const Tile& tile, std::uint32_t tile_row, std::uint32_t consumer, int warp, int lane,
+    float (&acc)[2][kTokens / 2]) {
   constexpr int kCount = kTokens / 8;
   const float exists = tile.first_block + consumer < a.n_blocks ? 1.0f : 0.0f;
   const float gate_scale = a.parts[0].weight.out_scale;
@@ -166,17 +167,14 @@ __device__ __forceinline__ void store_int8_products(const GemmArgs& a, const Int
       to.codes + to.at(own_row, column + consumer * kBlockRows + warp * kUnitRows) + 2 * (lane % 4);
 #pragma unroll
   for (int n = 0; n < kCount; ++n) {
-    constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: the sum's last byte is the rounded code
     const float2 inverse = scales_of(ring.reached(), n);
     unsigned codes[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      codes[i] =
-          __float_as_uint(fmaf(values[4 * n + i], i % 2 == 0 ? inverse.x : inverse.y, kRounder));
+      codes[i] = int8_code(values[4 * n + i], i % 2 == 0 ? inverse.x : inverse.y);
     // Bytes: columns g, g + 8 of one row, then of the next; transposed: columns 2 q, 2 q + 8, 2 q +
     // 1, 2 q + 9 of row g.
-    const unsigned pairs = __byte_perm(__byte_perm(codes[0], codes[2], 0x0040),
-                                       __byte_perm(codes[1], codes[3], 0x0040), 0x5410);
+    const unsigned pairs = four_codes(codes[0], codes[2], codes[1], codes[3]);
     const unsigned turned = __byte_perm(transposed(pairs), 0, 0x3120);
     asm volatile(
         "{\n.reg .pred below;\n.reg .b16 low, high;\nsetp.lt.u32 below, %0, %1;\n"
@@ -188,9 +186,42 @@ __device__ __forceinline__ void store_int8_products(const GemmArgs& a, const Int
   consumers_sync();  // the next tile's are not written while these are read
 }
 
-template <int kTokens, int kPer, Kind kKind>
-__device__ __forceinline__ void consume_int8(const GemmArgs& a, const Int8Panel& to,
-                                             const Plan& plan, Int8Ring<kTokens, kPer> ring) {
+// The same in binary16. `inverses`: 1 over the scales of the products' rows, in shared memory.
+template <int kTokens>
+__device__ __forceinline__ void store_half_products(const GemmArgs& a, const Panel& to,
+                                                    std::uint32_t block, std::uint32_t tile_row,
+                                                    int warp, int lane, std::uint32_t inverses,
+                                                    const float (&acc)[2][kTokens / 2]) {
+  const float gate_scale = a.parts[0].weight.out_scale;
+  const float up_scale = a.parts[1].weight.out_scale;
+  const std::uint32_t row = tile_row + lane / 4;
+  const std::uint32_t col = block * kBlockRows + warp * kUnitRows;
+  __half* const places[2] = {to.values + to.at(row, col) + 2 * (lane % 4),
+                             to.values + to.at(row, col + 8) + 2 * (lane % 4)};
+#pragma unroll
+  for (int n = 0; n < kTokens / 8; ++n) {
+    const float2 inverse = scales_of(inverses, n);
+    const auto product = [&](int i) {
+      return silu(acc[0][4 * n + i] * gate_scale) * (acc[1][4 * n + i] * up_scale);
+    };
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      store_pair(product(2 * half) * inverse.x, product(2 * half + 1) * inverse.y, n, row,
+                 to.n_rows, places[half]);
+  }
+}
+
+// In place of TileScales.
+struct NoScales {
+  template <typename To>
+  __device__ __forceinline__ NoScales(const To&, std::uint32_t) {}
+};
+
+// `to`: a panel of either kind, of gated calls.
+template <int kTokens, int kPer, Kind kKind, typename To>
+__device__ __forceinline__ void consume_int8(const GemmArgs& a, const To& to, const Plan& plan,
+                                             Int8Ring<kTokens, kInt8Consumers * kPer> ring) {
+  constexpr bool kToHalf = kKind == Kind::gated && std::is_same_v<To, Panel>;
   const std::uint32_t consumer = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0) - 1;
   const int warp = static_cast<int>(__shfl_sync(0xFFFFFFFFu, threadIdx.x / 32 % 4, 0));
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -201,13 +232,22 @@ __device__ __forceinline__ void consume_int8(const GemmArgs& a, const Int8Panel&
     const Tile tile = tile_of(plan, number);
     const std::uint32_t n = int8_units_of<kKind>(a, tile).count;
     const std::uint32_t tile_row = first_tile_row<kTokens>(a.panel, tile.token_tile);
+    std::conditional_t<kToHalf, TileScales<kTokens>, NoScales> product_scales(to, tile_row);
     float acc[kPer][kTokens / 2];
     if constexpr (kKind == Kind::in_turn) {
       at.accumulate_parts(n, a.units_per_split, acc);
     } else {
       at.accumulate(n, acc);
     }
-    if constexpr (kKind == Kind::gated) {
+    if constexpr (kToHalf) {
+      const std::uint32_t block = tile.first_block + consumer;
+      const std::uint32_t inverses = ring.reached() + consumer * kTokens * 4;
+      consumer_sync(consumer);  // the tile before is stored
+      product_scales.template keep<true>(inverses);
+      consumer_sync(consumer);
+      if (block < a.n_blocks)
+        store_half_products<kTokens>(a, to, block, tile_row, warp, lane, inverses, acc);
+    } else if constexpr (kKind == Kind::gated) {
       store_int8_products<kTokens>(a, to, ring, tile, tile_row, consumer, warp, lane, acc);
     } else {
 #pragma unroll

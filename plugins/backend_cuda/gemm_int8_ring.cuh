@@ -4,20 +4,17 @@
 // weight rows, and the steps of both.
 #pragma once
 
-#include "async_copy.cuh"
 #include "gemm_int8.hpp"
 #include "gemm_ring.cuh"
 #include "gemm_tiles.cuh"
-#include "launch.cuh"
 
 namespace dllm::cuda {
 
 constexpr std::uint32_t kInt8Consumers = 2;
 
-/// kPer: blocks of 64 weight rows that a consumer takes.
-template <int kTokens, int kPer>
+/// kBlocks: of 64 weight rows, in a stage.
+template <int kTokens, int kBlocks>
 struct Int8Sizes {
-  static constexpr std::uint32_t kBlocks = kInt8Consumers * kPer;
   static constexpr std::uint32_t kBlockBytes = kBlockRows * kInt8Cols;
   static constexpr std::uint32_t kBlockStepBytes = kBlockRows * 4;
   static constexpr std::uint32_t kPanelBytes = kTokens * kInt8Cols;
@@ -44,9 +41,10 @@ struct Int8Sizes {
 
 // `full` completes when a stage's bytes are there, `empty` when every consuming warp has let go of
 // it.
-template <int kTokens, int kPer>
+template <int kTokens, int kBlocks>
 struct Int8Ring {
-  using Size = Int8Sizes<kTokens, kPer>;
+  using Size = Int8Sizes<kTokens, kBlocks>;
+  static constexpr std::uint32_t n_stages = Size::kStages;
   std::uint32_t base;
   std::uint32_t stage = 0;
   std::uint32_t parity = 0;
@@ -55,7 +53,8 @@ struct Int8Ring {
   __device__ std::uint32_t empty(std::uint32_t s) const { return base + 8 * (kMostStages + s); }
   /// kTokens floats of 1: scales of input rows, which int8 panels do not have.
   __device__ std::uint32_t ones() const { return base + kBarrierBytes; }
-  /// kTokens words of each consuming warp.
+  /// kTokens words of each consuming warp: what the rows of its products reach, or of each
+  /// consumer: 1 over their scales.
   __device__ std::uint32_t reached() const { return ones() + kTokens * 4; }
   /// Steps of the tile's input rows, then of its blocks' weight rows.
   __device__ std::uint32_t steps() const {
@@ -65,13 +64,13 @@ struct Int8Ring {
     return steps() + kTokens * 4 + block * Size::kBlockStepBytes;
   }
   __device__ std::uint32_t panel() const {
-    return base + Size::header_bytes(Size::kStages) + stage * Size::kStageBytes;
+    return base + Size::header_bytes(n_stages) + stage * Size::kStageBytes;
   }
   __device__ std::uint32_t weights(std::uint32_t block) const {
     return panel() + Size::kPanelBytes + block * Size::kBlockBytes;
   }
   __device__ void advance() {
-    if (++stage == Size::kStages) {
+    if (++stage == n_stages) {
       stage = 0;
       parity ^= 1;
     }
@@ -107,14 +106,13 @@ __device__ __forceinline__ Int8Source int8_source(const GemmArgs& a, const Tile&
 }
 
 // One warp: the first lanes bring a block of weights each, lanes from 8 on their steps, lanes 16
-// and 17 the panel's block and its steps. Weights do not depend on the kernels before this one, so
-// the first stages' are asked for before waiting for them.
-template <int kTokens, int kPer, Kind kKind>
+// and 17 the panel's block and its steps. kPer: blocks that a consumer takes.
+template <int kTokens, int kPer, Kind kKind, int kBlocks>
 __device__ __forceinline__ void produce_int8(const GemmArgs& a, const Int8Panel& panel,
-                                             const Plan& plan, Int8Ring<kTokens, kPer> ring) {
-  using Ring = Int8Ring<kTokens, kPer>;
-  using Size = Int8Sizes<kTokens, kPer>;
-  static_assert(Size::kBlocks <= 8);
+                                             const Plan& plan, Int8Ring<kTokens, kBlocks> ring) {
+  using Ring = Int8Ring<kTokens, kBlocks>;
+  using Size = Int8Sizes<kTokens, kBlocks>;
+  static_assert(kBlocks <= 8);
   const std::uint32_t lane = threadIdx.x % 32;
   const std::uint32_t n_tiles = plan.n_row_groups * plan.n_parts * plan.n_token_tiles;
   bool first = true;
@@ -128,7 +126,7 @@ __device__ __forceinline__ void produce_int8(const GemmArgs& a, const Int8Panel&
     const auto bring_weights = [&](const Ring& at, std::uint32_t u) {
       if (lane == 0) barrier_expect(at.full(at.stage), Size::kStageBytes + Size::kStepBytes);
       __syncwarp();
-      if (mine >= Size::kBlocks) return;
+      if (mine >= kBlocks) return;
       const std::uint64_t row = std::uint64_t{u} * kBlockRows;
       if (lane < 8)
         copy_bulk(at.weights(mine), source.codes + row * kInt8Cols, Size::kBlockBytes,
@@ -143,20 +141,7 @@ __device__ __forceinline__ void produce_int8(const GemmArgs& a, const Int8Panel&
         copy_bulk(at.panel(), panel.codes + row * kInt8Cols, Size::kPanelBytes, at.full(at.stage));
       if (lane == 17) copy_bulk(at.steps(), panel.steps + row, kTokens * 4, at.full(at.stage));
     };
-    std::uint32_t done = 0;
-    if (first) {
-      done = min(n, Size::kStages);
-      Ring ahead = ring;
-      for (std::uint32_t u = 0; u < done; ++u, ahead.advance()) bring_weights(ahead, u);
-      wait_for_predecessor();
-      for (std::uint32_t u = 0; u < done; ++u, ring.advance()) bring_panel(ring, u);
-      first = false;
-    }
-    for (std::uint32_t u = done; u < n; ++u, ring.advance()) {
-      barrier_wait(ring.empty(ring.stage), ring.parity ^ 1);
-      bring_weights(ring, u);
-      bring_panel(ring, u);
-    }
+    fill_stages(ring, n, first, bring_weights, bring_panel);
   }
 }
 

@@ -9,7 +9,8 @@
 //
 // In a gated call a consumer's two blocks are gate's and up's rows of the same 64 columns, so a
 // thread has both factors of its products; the 128 columns of a tile are what shares a step of the
-// next product's input.
+// next product's input, where that is int8, too. Where it is binary16, rows have their scales
+// already.
 #include <algorithm>
 
 #include "gemm_int8_consumer.cuh"
@@ -21,16 +22,16 @@ namespace dllm::cuda {
 namespace {
 
 // `to`: of gated calls.
-template <int kTokens, int kPer, Kind kKind>
+template <int kTokens, int kPer, Kind kKind, typename To>
 __global__ void __launch_bounds__(128 * (1 + kInt8Consumers), 1)
     gemm_int8(const __grid_constant__ GemmArgs a, const __grid_constant__ Int8Panel panel,
-              const __grid_constant__ Int8Panel to, const __grid_constant__ Plan plan) {
+              const __grid_constant__ To to, const __grid_constant__ Plan plan) {
 #if defined(DLLM_WARPGROUPS)
   extern __shared__ std::uint8_t memory[];
-  Int8Ring<kTokens, kPer> ring;
+  Int8Ring<kTokens, kInt8Consumers * kPer> ring;
   ring.base = (shared_address(memory) + kAlignment - 1) / kAlignment * kAlignment;
   if (threadIdx.x == 0) {
-    for (std::uint32_t s = 0; s < Int8Sizes<kTokens, kPer>::kStages; ++s) {
+    for (std::uint32_t s = 0; s < ring.n_stages; ++s) {
       barrier_init(ring.full(s), 1);
       barrier_init(ring.empty(s), 4 * kInt8Consumers);
     }
@@ -60,11 +61,11 @@ std::uint32_t row_groups(const GemmArgs& args) {
   return (args.n_blocks + kTileBlocks<kPer, kKind> - 1) / kTileBlocks<kPer, kKind>;
 }
 
-template <int kTokens, int kPer, Kind kKind>
-void launch_tiles(const GemmArgs& args, const Int8Panel& panel, const Int8Panel& to,
+template <int kTokens, int kPer, Kind kKind, typename To>
+void launch_tiles(const GemmArgs& args, const Int8Panel& panel, const To& to,
                   const GemmDevice& device, cudaStream_t stream) {
-  using Size = Int8Sizes<kTokens, kPer>;
-  const auto kernel = gemm_int8<kTokens, kPer, kKind>;
+  using Size = Int8Sizes<kTokens, kInt8Consumers * kPer>;
+  const auto kernel = gemm_int8<kTokens, kPer, kKind, To>;
   Plan plan = {};
   plan.n_row_groups = row_groups<kPer, kKind>(args);
   plan.group_blocks = kTileBlocks<kPer, kKind>;  // the last may have fewer; its readers ask
@@ -82,37 +83,49 @@ void launch_tiles(const GemmArgs& args, const Int8Panel& panel, const Int8Panel&
 // One of the kernels above, and what a call would cost with it, in waves of tiles: a tile costs its
 // rows, and about 16 more, of two blocks a consumer 1.85 times as much (measured: fewer bytes for
 // an operation); parts that are stored cost a few blocks.
+template <typename To>
 struct Choice {
-  void (*launch)(const GemmArgs&, const Int8Panel&, const Int8Panel&, const GemmDevice&,
-                 cudaStream_t);
+  void (*launch)(const GemmArgs&, const Int8Panel&, const To&, const GemmDevice&, cudaStream_t);
   std::uint64_t cost;
   bool has_parts;
 };
 
-template <int kTokens, int kPer, Kind kKind>
-Choice choice(const GemmArgs& args, const GemmDevice& device) {
+template <int kTokens, int kPer, Kind kKind, typename To = Int8Panel>
+Choice<To> choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint64_t parts = kKind != Kind::parts ? 1 : args.n_splits;
   const std::uint64_t tiles =
       std::uint64_t{row_groups<kPer, kKind>(args)} * token_tiles<kTokens>(args.panel) * parts;
   const std::uint64_t waves = (tiles + device.n_multiprocessors - 1) / device.n_multiprocessors;
   const std::uint32_t blocks = int8_blocks(args.panel.n_cols);
   const std::uint32_t units = parts > 1 ? args.units_per_split + kPartUnits : blocks;
-  return {launch_tiles<kTokens, kPer, kKind>,
+  return {launch_tiles<kTokens, kPer, kKind, To>,
           waves * (kTokens + 16) * (kPer == 2 ? 37 : 20) * units, parts > 1};
 }
 
+template <typename To>
 struct Best {
-  Choice choice = {nullptr, ~std::uint64_t{0}, false};
-  void consider(const Choice& other) {
+  Choice<To> choice = {nullptr, ~std::uint64_t{0}, false};
+  void consider(const Choice<To>& other) {
     if (other.cost < choice.cost) choice = other;
   }
 };
+
+template <typename To>
+void launch_gated_tiles(const GemmArgs& args, const Int8Panel& panel, const To& products,
+                        const GemmDevice& device, cudaStream_t stream) {
+  Best<To> best;
+  best.consider(choice<160, 2, Kind::gated, To>(args, device));
+  best.consider(choice<128, 2, Kind::gated, To>(args, device));
+  best.consider(choice<64, 2, Kind::gated, To>(args, device));
+  best.consider(choice<32, 2, Kind::gated, To>(args, device));
+  best.choice.launch(args, panel, products, device, stream);
+}
 
 }  // namespace
 
 bool launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDevice& device,
                       cudaStream_t stream) {
-  Best best;
+  Best<Int8Panel> best;
   best.consider(choice<160, 1, Kind::parts>(args, device));
   best.consider(choice<96, 1, Kind::parts>(args, device));
   best.consider(choice<64, 1, Kind::parts>(args, device));
@@ -130,16 +143,16 @@ bool launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDe
 
 void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const Int8Panel& products,
                             const GemmDevice& device, cudaStream_t stream) {
-  Best best;
-  best.consider(choice<160, 2, Kind::gated>(args, device));
-  best.consider(choice<128, 2, Kind::gated>(args, device));
-  best.consider(choice<64, 2, Kind::gated>(args, device));
-  best.consider(choice<32, 2, Kind::gated>(args, device));
-  best.choice.launch(args, panel, products, device, stream);
+  launch_gated_tiles(args, panel, products, device, stream);
+}
+
+void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const Panel& products,
+                            const GemmDevice& device, cudaStream_t stream) {
+  launch_gated_tiles(args, panel, products, device, stream);
 }
 
 const void* gemm_int8_kernel() {
-  return reinterpret_cast<const void*>(gemm_int8<32, 1, Kind::parts>);
+  return reinterpret_cast<const void*>(gemm_int8<32, 1, Kind::parts, Int8Panel>);
 }
 
 }  // namespace dllm::cuda

@@ -3,7 +3,6 @@
 
 #include "async_copy.cuh"
 #include "gemm_ring.cuh"
-#include "launch.cuh"
 
 namespace dllm::cuda {
 
@@ -47,13 +46,7 @@ __device__ __forceinline__ Source source_of(const GemmArgs& a, const Tile& tile,
   return source;
 }
 
-// Of stages whose weights are asked for before the panel may be: they come one after the other, and
-// more of them would keep the first stage's panel waiting (by 1.3 us, if it were all).
-constexpr std::uint32_t kEarlyStages = 2;
-
 // One warp: the first lanes bring the weights of a consumer each, the next the panel's block.
-// Weights do not depend on the kernels before this one, so the first stages' are asked for before
-// waiting for them.
 template <int kTokens, int kConsumers, Kind kKind>
 __device__ __forceinline__ void produce(const GemmArgs& a, const Plan& plan,
                                         Ring<kTokens, kConsumers> ring) {
@@ -85,26 +78,7 @@ __device__ __forceinline__ void produce(const GemmArgs& a, const Plan& plan,
         copy_bulk(at.panel(), panel + u * panel_step, Ring<kTokens, kConsumers>::kPanelBytes,
                   at.full(at.stage));
     };
-    std::uint32_t done = 0;
-    if (first) {
-      done = min(n, ring.n_stages);
-      Ring<kTokens, kConsumers> ahead = ring;
-      std::uint32_t asked = 0;
-      for (; asked < min(done, kEarlyStages); ++asked, ahead.advance()) bring_weights(ahead, asked);
-      wait_for_predecessor();
-      for (std::uint32_t u = 0; u < done; ++u, ring.advance()) {
-        bring_panel(ring, u);
-        if (asked == done) continue;
-        bring_weights(ahead, asked++);
-        ahead.advance();
-      }
-      first = false;
-    }
-    for (std::uint32_t u = done; u < n; ++u, ring.advance()) {
-      barrier_wait(ring.empty(ring.stage), ring.parity ^ 1);
-      bring_weights(ring, u);
-      bring_panel(ring, u);
-    }
+    fill_stages(ring, n, first, bring_weights, bring_panel);
   }
 }
 

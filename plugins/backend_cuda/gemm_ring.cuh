@@ -1,10 +1,13 @@
-// The ring of stages of the Hopper product: what producer and consumers share.
+// The ring of stages of the Hopper product: what producer and consumers share, and in what order
+// stages are filled.
 #pragma once
 
 #include <cstdint>
 
+#include "async_copy.cuh"
 #include "gemm_common.cuh"
 #include "gemm_tiles.cuh"
+#include "launch.cuh"
 
 namespace dllm::cuda {
 
@@ -73,6 +76,40 @@ __device__ __forceinline__ Units units_of(const GemmArgs& a, const Tile& tile) {
   if (kKind != Kind::parts) return {0, a.n_units()};
   const std::uint32_t begin = tile.split * a.units_per_split;
   return {begin, min(begin + a.units_per_split, a.n_units()) - begin};
+}
+
+// Of stages whose weights are asked for before the panel may be: they come one after the other, and
+// more of them would keep the first stage's panel waiting (by 1.3 us, if it were all).
+constexpr std::uint32_t kEarlyStages = 2;
+
+// All lanes of the producing warp: has the ring's next n stages filled, those of a tile, as they
+// become free. `bring_weights(at, u)` announces the bytes of stage number u and asks for its
+// weights, `bring_panel(at, u)` for its inputs. Weights do not depend on the kernels before this
+// one, so those of the block's `first` stages are asked for before waiting for them.
+template <typename AnyRing, typename Weights, typename Panels>
+__device__ __forceinline__ void fill_stages(AnyRing& ring, std::uint32_t n, bool& first,
+                                            const Weights& bring_weights,
+                                            const Panels& bring_panel) {
+  std::uint32_t done = 0;
+  if (first) {
+    done = min(n, ring.n_stages);
+    AnyRing ahead = ring;
+    std::uint32_t asked = 0;
+    for (; asked < min(done, kEarlyStages); ++asked, ahead.advance()) bring_weights(ahead, asked);
+    wait_for_predecessor();
+    for (std::uint32_t u = 0; u < done; ++u, ring.advance()) {
+      bring_panel(ring, u);
+      if (asked == done) continue;
+      bring_weights(ahead, asked++);
+      ahead.advance();
+    }
+    first = false;
+  }
+  for (std::uint32_t u = done; u < n; ++u, ring.advance()) {
+    barrier_wait(ring.empty(ring.stage), ring.parity ^ 1);
+    bring_weights(ring, u);
+    bring_panel(ring, u);
+  }
 }
 
 #endif

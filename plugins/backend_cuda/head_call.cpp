@@ -42,8 +42,8 @@ std::uint32_t CudaBackend::chunk_rows(std::uint32_t n_vocab) const {
       std::max<std::uint64_t>(kLogitsBytes / (std::uint64_t{n_vocab} * sizeof(float)), 2));
 }
 
-CudaBackend::Inputs CudaBackend::head_input(TensorView hidden, const Vector& norm, float eps,
-                                            const Matrix& output) {
+Inputs CudaBackend::head_input(TensorView hidden, const Vector& norm, float eps,
+                               const Matrix& output) {
   const EventTimer timer(profile_, Stage::head, "head_norm", stream_.get());
   const Product product[] = {{output.packed(), {}}};
   return inputs_for(product, summed_rows_of(hidden), norm.values(), eps);

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
+#include "device_rows.hpp"
 #include "dllm/backend.hpp"
-#include "rows.hpp"
 
 namespace dllm::cuda {
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "gemm.hpp"
-#include "rows.hpp"
 
 namespace dllm::cuda {
 
@@ -36,9 +35,5 @@ struct Int8Panel {
     return block_row(row, k) * kInt8Cols + ((k / 16 % 8) ^ (row % 8)) * 16;
   }
 };
-
-/// As launch_prepare() of rows.hpp.
-void launch_prepare(const SummedRows& x, const float* norm, float eps, const Int8Panel& panel,
-                    cudaStream_t stream);
 
 }  // namespace dllm::cuda

@@ -24,6 +24,7 @@
 #include <optional>
 
 #include "dllm/dtype.hpp"
+#include "products.hpp"
 
 namespace dllm::cuda {
 
@@ -112,7 +113,7 @@ constexpr std::optional<Form> form_of(DType dtype) {
   }
 }
 
-/// int8 weights (products=int8): blocks of 64 rows by 128 inputs, row by row, inputs ascending,
+/// int8 weights: blocks of 64 rows by 128 inputs, row by row, inputs ascending,
 /// with a float for each of a block's rows.
 constexpr std::uint32_t kInt8Cols = 128;
 constexpr std::uint32_t int8_blocks(std::uint32_t cols) {
@@ -130,7 +131,7 @@ struct Packed {
   const std::uint8_t* units = nullptr;
   float out_scale = 1;  // multiplies results: undoes the power of two in the scales
   float length = 0;     // of the longest row (Euclidean)
-  Int8Weights int8;     // products=int8: instead of `units`
+  Int8Weights int8;     // of matrices multiplied in that way: instead of `units`
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
   Form form = Form::f16;
@@ -148,6 +149,8 @@ struct Packed {
   constexpr std::uint64_t int8_rows() const {
     return std::uint64_t{n_blocks()} * kBlockRows * int8_blocks(n_cols);
   }
+  /// The way of multiplying for which it lies there.
+  constexpr Way way() const { return int8.codes ? Way::int8 : Way::f16; }
   constexpr std::uint64_t bytes() const {
     return std::uint64_t{n_blocks()} * n_units() * kBlockUnits * form_facts(form).unit_bytes();
   }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "rows.hpp"
+#include "device_rows.hpp"
 #include "sums.cuh"
 
 namespace dllm::cuda {

@@ -37,8 +37,9 @@ std::vector<OptionInfo> make_options() {
        .default_value = "f16",
        .help =
            "f16: weights and activations in binary16; int8: both rounded to int8, one step for "
-           "128 inputs: less exact, faster on long canvases and batches (compute capability 9.0)",
-       .choices = {"f16", "int8"}},
+           "128 inputs: less exact, faster on long canvases and batches (compute capability 9.0); "
+           "mixed: int8 for Q4_K, f16 for other types",
+       .choices = {"f16", "int8", "mixed"}},
       {.name = "recording",
        .type = OptionType::choice,
        .default_value = "auto",
@@ -51,6 +52,10 @@ Recording recording_of(const std::string& text) {
   return text == "always"  ? Recording::always
          : text == "never" ? Recording::never
                            : Recording::when_faster;
+}
+
+Products products_of(const std::string& text) {
+  return text == "int8" ? Products::int8 : text == "mixed" ? Products::mixed : Products::f16;
 }
 
 std::string capability(const cudaDeviceProp& properties) {
@@ -124,7 +129,7 @@ class CudaBackendFactory final : public BackendFactory {
     if (const auto recording = options.find("recording"); recording != options.end())
       chosen.recording = recording_of(recording->second.text);
     if (const auto products = options.find("products"); products != options.end())
-      chosen.products = products->second.text == "int8" ? Products::int8 : Products::f16;
+      chosen.products = products_of(products->second.text);
     int count = 0;
     cuda_check(cudaGetDeviceCount(&count), "counting GPUs");
     std::string refusals;

@@ -1,5 +1,6 @@
-// Products in the way that was chosen: what a product reads is made in its form.
+// Products in the ways that their weights take: what a product reads is made in their forms.
 #include <algorithm>
+#include <array>
 
 #include "cuda_backend.hpp"
 #include "cuda_check.hpp"
@@ -7,26 +8,26 @@
 
 namespace dllm::cuda {
 namespace {
+
 constexpr std::size_t kMost = kMostProducts;  // of a launch
+
+bool is_int8(const Product& product) { return product.weight.way() == Way::int8; }
+
+// The first of them that a launch takes together: of one way.
+std::span<const Product> one_launch(std::span<const Product> products) {
+  std::size_t n = 1;
+  while (n < std::min(products.size(), kMost) && is_int8(products[n]) == is_int8(products[0])) ++n;
+  return products.first(n);
 }
 
-CudaBackend::Inputs CudaBackend::Inputs::rows(std::uint32_t first, std::uint32_t n) const {
-  Inputs part = *this;
-  part.f16.first_row = part.int8.first_row = first;
-  part.f16.n_rows = part.int8.n_rows = n;
-  return part;
-}
+}  // namespace
 
-Products CudaBackend::way_of(const Packed& weight) const {
-  return weight.int8.codes ? Products::int8 : Products::f16;
-}
-
-void CudaBackend::place_input(InputMemory& memory, Products way, std::uint32_t n_rows,
+void CudaBackend::place_input(InputMemory& memory, Way way, std::uint32_t n_rows,
                               std::uint32_t n_cols, Inputs& inputs) {
   sums_.settle_all();  // their row scales may lie where this input's will
   const std::uint32_t padded_rows = Panel::padded(n_rows);
   if (&memory == &input_) prepared_ = {};
-  if (way == Products::int8) {
+  if (way == Way::int8) {
     const std::uint64_t rows = Int8Panel::block_rows(n_rows, n_cols);
     grow(memory.codes, rows * kInt8Cols, "input panel");
     grow(memory.steps, rows * sizeof(float), "input panel");
@@ -39,34 +40,42 @@ void CudaBackend::place_input(InputMemory& memory, Products way, std::uint32_t n
   inputs.f16 = {memory.values.as<__half>(), memory.scales.as<float>(), n_rows, n_cols, padded_rows};
 }
 
-CudaBackend::Inputs CudaBackend::inputs_for(std::span<const Product> products, const SummedRows& x,
-                                            const float* norm, float eps) {
-  const Products way = way_of(products[0].weight);
-  Inputs inputs;
+Inputs CudaBackend::inputs_for(std::span<const Product> products, const SummedRows& x,
+                               const float* norm, float eps) {
+  const bool some_int8 = std::any_of(products.begin(), products.end(), is_int8);
+  const bool all_int8 = std::all_of(products.begin(), products.end(), is_int8);
   const Rows& rows = x.rows;
-  if (!norm && x.sums.n == 0 && way == prepared_.way && prepared_.rows.values == rows.values &&
-      prepared_.rows.n_cols == rows.n_cols && prepared_.rows.n_rows >= rows.n_rows)
+  const bool is_prepared = !norm && x.sums.n == 0 && prepared_.rows.values == rows.values &&
+                           prepared_.rows.n_cols == rows.n_cols &&
+                           prepared_.rows.n_rows >= rows.n_rows;
+  if (is_prepared && some_int8 == all_int8 && (prepared_.way == Way::int8) == all_int8)
     return prepared_.inputs.rows(0, rows.n_rows);
-  place_input(input_, way, rows.n_rows, rows.n_cols, inputs);
-  if (way == Products::int8) {
-    launch_prepare(x, norm, eps, inputs.int8, stream_.get());
-  } else {
-    launch_prepare(x, norm, eps, inputs.f16, stream_.get());
-  }
+  Inputs inputs;
+  if (some_int8) place_input(input_, Way::int8, rows.n_rows, rows.n_cols, inputs);
+  if (!all_int8) place_input(input_, Way::f16, rows.n_rows, rows.n_cols, inputs);
+  launch_prepare(x, norm, eps, inputs, stream_.get());
   return inputs;
 }
 
-// As many together as a launch takes. All of a backend's matrices are multiplied in one way.
+// One launch of each way, whose parts lie one after the other, before sums are added.
 void CudaBackend::multiply(std::span<const Product> products, const Inputs& inputs, bool may_wait) {
-  for (; !products.empty(); products = products.subspan(std::min(products.size(), kMost))) {
-    const std::span<const Product> now = products.first(std::min(products.size(), kMost));
-    const bool int8 = way_of(now[0].weight) == Products::int8;
+  const std::uint64_t n_rows = inputs.n_rows();
+  while (!products.empty()) {
     sums_.settle_all();
-    reserve_gemm_work(int8 ? inputs.int8.n_rows : inputs.f16.n_rows);
+    reserve_gemm_work(n_rows);
     auto* work = gemm_work_.as<float>();
-    sums_.add(int8 ? launch_gemm_int8(now, inputs.int8, work, gemm_device_, stream_.get())
-                   : launch_gemm(now, inputs.f16, work, gemm_device_, stream_.get()),
-              may_wait);
+    std::array<SummedRows, kMostLaunches * kMost> results = {};
+    auto next = results.begin();
+    for (std::uint32_t i = 0; i < launches_at_once() && !products.empty(); ++i) {
+      const std::span<const Product> now = one_launch(products);
+      const GemmResults some =
+          is_int8(now[0]) ? launch_gemm_int8(now, inputs.int8, work, gemm_device_, stream_.get())
+                          : launch_gemm(now, inputs.f16, work, gemm_device_, stream_.get());
+      next = std::copy(some.begin(), some.end(), next);
+      work += gemm_work_floats(gemm_device_, n_rows);
+      products = products.subspan(now.size());
+    }
+    sums_.add(results, may_wait);
   }
 }
 

@@ -37,4 +37,17 @@ struct Int8Step {
   }
 };
 
+/// The int8 code of a value, rounded once, to even: the last byte. (Adding 1.5 * 2^23 rounds to
+/// whole numbers.) Any where the step is NaN.
+__device__ __forceinline__ unsigned int8_code(float value, float inverse) {
+  return __float_as_uint(fmaf(value, inverse, 12582912.0f));
+}
+/// Codes as int8, the first in the lowest byte.
+__device__ __forceinline__ unsigned two_codes(unsigned a, unsigned b) {
+  return __byte_perm(a, b, 0x0040);
+}
+__device__ __forceinline__ unsigned four_codes(unsigned a, unsigned b, unsigned c, unsigned d) {
+  return __byte_perm(two_codes(a, b), two_codes(c, d), 0x5410);
+}
+
 }  // namespace dllm::cuda

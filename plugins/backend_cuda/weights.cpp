@@ -40,7 +40,7 @@ void Matrix::keep_int8(cudaStream_t stream) {
   packed_.units = nullptr;
 }
 
-Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Products products, Staging& staging,
+Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Way way, Staging& staging,
                cudaStream_t stream)
     : Weight(tensor.name, tensor.dtype, rows_of(tensor), cols_of(tensor)) {
   packed_ = packed_shape(tensor);
@@ -87,7 +87,7 @@ Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Products products
   }
   cuda_check(cudaStreamSynchronize(stream), "packing a weight");
   file.release_pages(tensor);
-  if (products == Products::int8) keep_int8(stream);
+  if (way == Way::int8) keep_int8(stream);
 }
 
 Vector::Vector(const GgufFile& file, const TensorInfo& tensor, cudaStream_t stream)

@@ -27,8 +27,8 @@ struct Staging {
 class Matrix final : public Weight {
  public:
   /// Uploads the tensor in pieces, packs each on the device, lets go of the mapping's pages.
-  /// products=int8 keeps int8 weights instead of the packed ones they are made from.
-  Matrix(const GgufFile& file, const TensorInfo& tensor, Products products, Staging& staging,
+  /// For products of int8 it keeps int8 weights instead of the packed ones they are made from.
+  Matrix(const GgufFile& file, const TensorInfo& tensor, Way way, Staging& staging,
          cudaStream_t stream);
   const Packed& packed() const noexcept { return packed_; }
 
