@@ -152,10 +152,8 @@ void CudaBackend::reserve(const StepLimits& limits) {
     place_input(input_, way, n_rows, cols, unused);
     place_input(hidden_, way, n_rows, std::max(limits.ffn_cols, 1u), unused);
   }
-  if (takes(options_.products, Way::f16)) {
-    grow(gate_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
-    grow(up_, rows * limits.ffn_cols * sizeof(float), "feed-forward activations");
-  }
+  hidden_rows(gate_, n_rows, limits.ffn_cols);
+  if (takes(options_.products, Way::f16)) hidden_rows(up_, n_rows, limits.ffn_cols);
   reserve_gemm_work(rows);
   reserve_attention(rows, limits.max_heads, cols / std::max(limits.max_heads, 1u));
   if (limits.n_vocab > 0 && limits.max_score_rows > 0) {
@@ -293,6 +291,11 @@ void CudaBackend::gated_mlp(TensorView x, const Weight& norm, float eps, const W
   multiply(to_residual, hidden, true);
 }
 
+Rows CudaBackend::hidden_rows(DeviceMemory& memory, std::uint32_t n_rows, std::uint32_t n_cols) {
+  grow(memory, std::uint64_t{n_rows} * n_cols * sizeof(float), "feed-forward activations");
+  return {memory.as<float>(), n_rows, n_cols};
+}
+
 // silu(gate y) * (up y), y = RMSNorm(x): made where the two products are, or between kernels.
 Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix& up, const Matrix& down,
                                   const Weight& norm, float eps, TensorView x) {
@@ -317,16 +320,13 @@ Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix& up, const Ma
       launch_gated_int8(gate.packed(), up.packed(), inputs.int8, hidden.f16, gemm_device_,
                         stream_.get());
     } else {
-      launch_gated_int8(gate.packed(), up.packed(), inputs.int8, hidden.int8, gemm_device_,
-                        stream_.get());
+      launch_gated_int8(gate.packed(), up.packed(), inputs.int8, hidden.int8,
+                        hidden_rows(gate_, x.n_rows, gate.n_rows()), gemm_device_, stream_.get());
     }
     return hidden;
   }
-  const std::uint64_t bytes = std::uint64_t{x.n_rows} * gate.n_rows() * sizeof(float);
-  grow(gate_, bytes, "feed-forward activations");
-  grow(up_, bytes, "feed-forward activations");
-  const Rows gates = {gate_.as<float>(), x.n_rows, gate.n_rows()};
-  const Rows ups = {up_.as<float>(), x.n_rows, gate.n_rows()};
+  const Rows gates = hidden_rows(gate_, x.n_rows, gate.n_rows());
+  const Rows ups = hidden_rows(up_, x.n_rows, gate.n_rows());
   const Product gate_and_up[] = {{gate.packed(), {gates.values, gates.n_cols}},
                                  {up.packed(), {ups.values, ups.n_cols}}};
   multiply(gate_and_up, inputs_for(gate_and_up, rows, norm_values, eps), false);

@@ -123,6 +123,8 @@ class CudaBackend final : public Backend {
   std::optional<Way> way_of_reader(std::uint32_t n_cols) const;
   Inputs inputs_for(std::span<const Product> products, const SummedRows& x, const float* norm,
                     float eps);
+  /// [n_rows, n_cols] f32 of the running feed-forward layer.
+  Rows hidden_rows(DeviceMemory& memory, std::uint32_t n_rows, std::uint32_t n_cols);
   Inputs hidden_inputs(const Matrix& gate, const Matrix& up, const Matrix& down, const Weight& norm,
                        float eps, TensorView x);
   static constexpr std::uint32_t kMostLaunches = 2;

@@ -184,8 +184,10 @@ GemmResults launch_gemm_int8(std::span<const Product> products, const Int8Panel&
 }
 
 void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,
-                       const Int8Panel& products, const GemmDevice& device, cudaStream_t stream) {
-  launch_int8_gated_sm90(gated_int8_args(gate, up, x, products), x, products, device, stream);
+                       const Int8Panel& products, const Rows& between, const GemmDevice& device,
+                       cudaStream_t stream) {
+  launch_int8_gated_sm90(gated_int8_args(gate, up, x, products), x, products, between, device,
+                         stream);
 }
 
 void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,

@@ -134,16 +134,6 @@ __device__ __forceinline__ void sum_tile(const GemmArgs& a, Ring<kTokens, kConsu
   }
 }
 
-// Lets go of n stages that hold nothing for this consumer.
-template <int kTokens, int kConsumers>
-__device__ __forceinline__ void skip(Ring<kTokens, kConsumers>& ring, std::uint32_t n, int lane) {
-  for (; n > 0; --n, ring.advance()) {
-    barrier_wait(ring.full(ring.stage), ring.parity);
-    __syncwarp();
-    if (lane == 0) barrier_arrive(ring.empty(ring.stage));
-  }
-}
-
 template <int kTokens, int kConsumers, Kind kKind>
 __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
                                         Ring<kTokens, kConsumers> ring) {
@@ -156,7 +146,7 @@ __device__ __forceinline__ void consume(const GemmArgs& a, const Plan& plan,
     const Tile tile = tile_of(plan, number);
     const std::uint32_t n = units_of<kKind>(a, tile).count;
     if (consumer >= tile.n_blocks) {
-      skip(ring, n, lane);
+      skip_stages(ring, n, lane);
       continue;
     }
     const std::uint32_t tile_row = first_tile_row<kTokens>(a.panel, tile.token_tile);

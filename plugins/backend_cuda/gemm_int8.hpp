@@ -23,9 +23,11 @@ void launch_quantise(const Packed& packed, const Int8Weights& to, cudaStream_t s
                                            const GemmDevice& device, cudaStream_t stream);
 
 /// products = silu(gate x) * (up x), a panel of as many rows as `x`; of binary16 its row scales are
-/// there already (ProductScale, panels.hpp).
+/// there already (ProductScale, panels.hpp). `between`: room for the products in f32, which some
+/// calls of few rows take.
 void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,
-                       const Int8Panel& products, const GemmDevice& device, cudaStream_t stream);
+                       const Int8Panel& products, const Rows& between, const GemmDevice& device,
+                       cudaStream_t stream);
 void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,
                        const Panel& products, const GemmDevice& device, cudaStream_t stream);
 
@@ -35,8 +37,14 @@ bool launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDe
 
 /// A gated call: parts[0] is gate, parts[1] up, of as many rows; n_blocks: of one of them.
 void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const Int8Panel& products,
-                            const GemmDevice& device, cudaStream_t stream);
+                            const Rows& between, const GemmDevice& device, cudaStream_t stream);
 void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const Panel& products,
                             const GemmDevice& device, cudaStream_t stream);
+
+/// The same with tiles of 96 columns, better for few rows: what it costs beside the above, and the
+/// launch. Products go to `rows`, or, where it has no memory, to args.products.
+std::uint64_t int8_gated_narrow_cost(const GemmArgs& args, const GemmDevice& device);
+void launch_int8_gated_narrow(const GemmArgs& args, const Int8Panel& panel, const Rows& rows,
+                              const GemmDevice& device, cudaStream_t stream);
 
 }  // namespace dllm::cuda

@@ -17,6 +17,7 @@
 #include "gemm_int8_ring.cuh"
 #include "kernel_loading.hpp"
 #include "launch.cuh"
+#include "panels.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -111,14 +112,13 @@ struct Best {
 };
 
 template <typename To>
-void launch_gated_tiles(const GemmArgs& args, const Int8Panel& panel, const To& products,
-                        const GemmDevice& device, cudaStream_t stream) {
+Choice<To> gated_choice(const GemmArgs& args, const GemmDevice& device) {
   Best<To> best;
   best.consider(choice<160, 2, Kind::gated, To>(args, device));
   best.consider(choice<128, 2, Kind::gated, To>(args, device));
   best.consider(choice<64, 2, Kind::gated, To>(args, device));
   best.consider(choice<32, 2, Kind::gated, To>(args, device));
-  best.choice.launch(args, panel, products, device, stream);
+  return best.choice;
 }
 
 }  // namespace
@@ -126,6 +126,7 @@ void launch_gated_tiles(const GemmArgs& args, const Int8Panel& panel, const To& 
 bool launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDevice& device,
                       cudaStream_t stream) {
   Best<Int8Panel> best;
+  best.consider(choice<176, 1, Kind::parts>(args, device));
   best.consider(choice<160, 1, Kind::parts>(args, device));
   best.consider(choice<96, 1, Kind::parts>(args, device));
   best.consider(choice<64, 1, Kind::parts>(args, device));
@@ -141,14 +142,30 @@ bool launch_int8_sm90(const GemmArgs& args, const Int8Panel& panel, const GemmDe
   return best.choice.has_parts;
 }
 
+// Where narrow tiles are quicker although a kernel more makes int8 of what they store: about three
+// blocks' time of a tile of 160 rows.
 void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const Int8Panel& products,
-                            const GemmDevice& device, cudaStream_t stream) {
-  launch_gated_tiles(args, panel, products, device, stream);
+                            const Rows& between, const GemmDevice& device, cudaStream_t stream) {
+  constexpr std::uint64_t kOneKernel = 3 * 37 * (160 + 16);
+  const auto wide = gated_choice<Int8Panel>(args, device);
+  if (wide.cost <= int8_gated_narrow_cost(args, device) + kOneKernel) {
+    wide.launch(args, panel, products, device, stream);
+    return;
+  }
+  launch_int8_gated_narrow(args, panel, between, device, stream);
+  launch_prepare({between, {}}, nullptr, 0, {.f16 = {}, .int8 = products}, stream);
 }
 
 void launch_int8_gated_sm90(const GemmArgs& args, const Int8Panel& panel, const Panel& products,
                             const GemmDevice& device, cudaStream_t stream) {
-  launch_gated_tiles(args, panel, products, device, stream);
+  const auto wide = gated_choice<Panel>(args, device);
+  if (wide.cost <= int8_gated_narrow_cost(args, device)) {
+    wide.launch(args, panel, products, device, stream);
+    return;
+  }
+  GemmArgs narrow = args;
+  narrow.products = products;
+  launch_int8_gated_narrow(narrow, panel, {}, device, stream);
 }
 
 const void* gemm_int8_kernel() {

@@ -112,6 +112,16 @@ __device__ __forceinline__ void fill_stages(AnyRing& ring, std::uint32_t n, bool
   }
 }
 
+// A consuming warp lets go of n stages that hold nothing for it.
+template <typename AnyRing>
+__device__ __forceinline__ void skip_stages(AnyRing& ring, std::uint32_t n, int lane) {
+  for (; n > 0; --n, ring.advance()) {
+    barrier_wait(ring.full(ring.stage), ring.parity);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(ring.empty(ring.stage));
+  }
+}
+
 #endif
 
 }  // namespace dllm::cuda

@@ -15,6 +15,7 @@
 #include "gemm_ring.cuh"
 #include "kernel_loading.hpp"
 #include "launch.cuh"
+#include "row_groups.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -47,29 +48,14 @@ __global__ void __launch_bounds__(128 * (1 + kConsumers), 1)
 #endif
 }
 
-// How 64-row blocks of weights are shared out among tiles. Where a multiprocessor takes several
-// tiles, all have work in the last turn, too: 592 blocks are not 132 tiles of three and then 66,
-// but 264 of three or two, which take five sixths of the time.
-struct RowGroups {
-  std::uint32_t n;
-  std::uint32_t blocks;    // of each of them,
-  std::uint32_t n_larger;  // and one more of the first n_larger
-  bool is_one_tile;        // of each: one token tile, one part
-};
+template <int kTokens, Kind kKind>
+std::uint32_t n_others(const GemmArgs& args) {
+  return token_tiles<kTokens>(args.panel) * (kKind == Kind::parts ? args.n_splits : 1);
+}
 
 template <int kTokens, int kConsumers, Kind kKind>
 RowGroups row_groups(const GemmArgs& args, const GemmDevice& device) {
-  const auto tiles_for = [](std::uint32_t n, std::uint32_t by) { return (n + by - 1) / by; };
-  RowGroups groups = {};
-  groups.n = tiles_for(args.n_blocks, kConsumers);
-  groups.is_one_tile =
-      token_tiles<kTokens>(args.panel) == 1 && (kKind != Kind::parts || args.n_splits == 1);
-  if (groups.is_one_tile && groups.n > device.n_multiprocessors)
-    groups.n = std::min(tiles_for(groups.n, device.n_multiprocessors) * device.n_multiprocessors,
-                        args.n_blocks);
-  groups.blocks = args.n_blocks / groups.n;
-  groups.n_larger = args.n_blocks % groups.n;
-  return groups;
+  return {args.n_blocks, kConsumers, n_others<kTokens, kKind>(args), device.n_multiprocessors};
 }
 
 template <int kTokens, int kConsumers, Kind kKind>
@@ -115,13 +101,8 @@ template <int kTokens, int kConsumers, Kind kKind>
 Choice choice(const GemmArgs& args, const GemmDevice& device) {
   const std::uint64_t parts = kKind != Kind::parts ? 1 : args.n_splits;
   const RowGroups groups = row_groups<kTokens, kConsumers, kKind>(args, device);
-  const std::uint64_t tiles = std::uint64_t{groups.n} * token_tiles<kTokens>(args.panel) * parts;
-  const std::uint64_t waves = (tiles + device.n_multiprocessors - 1) / device.n_multiprocessors;
   const std::uint64_t blocks =
-      groups.is_one_tile
-          ? waves * groups.blocks +
-                (groups.n_larger + device.n_multiprocessors - 1) / device.n_multiprocessors
-          : waves * kConsumers;
+      groups.turns(kConsumers, n_others<kTokens, kKind>(args), device.n_multiprocessors);
   const std::uint32_t units = kKind == Kind::in_turn ? args.n_units() + args.n_splits
                               : args.n_splits > 1    ? args.units_per_split + kPartUnits
                                                      : args.n_units();

@@ -27,17 +27,26 @@ __device__ __forceinline__ unsigned long long key_of(float l, std::uint32_t id) 
   return static_cast<unsigned long long>(order) << 32 | (kNoId - id);
 }
 
+// The two largest of some values, and the id of the larger; of equal ones the lowest.
 struct TwoLargest {
   float first = -INFINITY;
   float second = -INFINITY;
-  __device__ __forceinline__ void add(float one, float other) {
-    second = fmaxf(fminf(first, one), fmaxf(second, other));
-    first = fmaxf(first, one);
+  std::uint32_t id = kNoId;
+
+  /// `its_id` is above those before.
+  __device__ __forceinline__ void add(float value, std::uint32_t its_id) {
+    second = fmaxf(second, fminf(first, value));
+    id = value > first ? its_id : id;
+    first = fmaxf(first, value);
+  }
+  __device__ __forceinline__ void add(const TwoLargest& other) {
+    second = fmaxf(fminf(first, other.first), fmaxf(second, other.second));
+    id = other.first > first || (other.first == first && other.id < id) ? other.id : id;
+    first = fmaxf(first, other.first);
   }
 };
 
 struct Exchange {
-  unsigned long long keys[kWarps];
   TwoLargest largest[kWarps];
   double sums[kWarps], weighted[kWarps];
   float floats[32];
@@ -63,12 +72,18 @@ class Tile {
     hide(request_.suppress_both);
     TilePartial partial;
     partial.bad = bad ? 1 : 0;
-    find_argmax(partial);
+    TwoLargest largest = find_largest();
+    partial.argmax = largest.id;
+    partial.argmax_logit = largest.first;
     partial.draw = {static_cast<double>(partial.argmax_logit), partial.argmax};
     partial.draw_logit = partial.argmax_logit;
     if constexpr (kDraws) draw(partial);
-    hide(request_.suppress_confidence);
-    distribution(partial);
+    if (request_.suppress_confidence.count > 0) {
+      hide(request_.suppress_confidence);
+      __syncthreads();  // the others have read what find_largest() writes
+      largest = find_largest();
+    }
+    distribution(largest, partial);
     if (threadIdx.x == 0) to = partial;
   }
 
@@ -92,31 +107,37 @@ class Tile {
     const std::uint32_t n_ids =
         request_.allow_all ? call_.n_vocab : min(request_.n_tokens, call_.n_vocab);
     const auto mask = request_.allow_all ? kNoId : static_cast<std::uint32_t>(request_.mask_id);
+    if (first_ + kTileIds <= n_ids && mask - first_ >= kTileIds) {  // all of the tile are asked for
+#pragma unroll
+      for (float& value : values_) {
+        bad |= !(value < INFINITY);
+        value += 0.0f;  // no -0: it ties with 0
+      }
+      return bad;
+    }
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
       const std::uint32_t id = id_of(i);
       bad |= id < call_.n_vocab && !(values_[i] < INFINITY);
-      values_[i] =
-          id < n_ids && id != mask ? values_[i] + 0.0f : -INFINITY;  // no -0: it ties with 0
+      values_[i] = id < n_ids && id != mask ? values_[i] + 0.0f : -INFINITY;
     }
     return bad;
   }
 
   __device__ __forceinline__ void read(const float* logits, float (&to)[kValues]) const {
+    if (call_.n_vocab % 4 == 0 && first_ + kTileIds <= call_.n_vocab) {
 #pragma unroll
-    for (int i = 0; i < kQuads; ++i) {
-      const std::uint32_t id = id_of(4 * i);
-      if (call_.n_vocab % 4 == 0 && id < call_.n_vocab) {
-        const float4 quad = __ldcs(reinterpret_cast<const float4*>(logits + id));
+      for (int i = 0; i < kQuads; ++i) {
+        const float4 quad = __ldcs(reinterpret_cast<const float4*>(logits + id_of(4 * i)));
         to[4 * i] = quad.x;
         to[4 * i + 1] = quad.y;
         to[4 * i + 2] = quad.z;
         to[4 * i + 3] = quad.w;
-        continue;
       }
-#pragma unroll
-      for (int j = 0; j < 4; ++j) to[4 * i + j] = id + j < call_.n_vocab ? logits[id + j] : 0;
+      return;
     }
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) to[i] = id_of(i) < call_.n_vocab ? logits[id_of(i)] : 0;
   }
 
   __device__ __forceinline__ void hide(IdRange range) {
@@ -130,19 +151,20 @@ class Tile {
     }
   }
 
-  __device__ __forceinline__ void find_argmax(TilePartial& partial) {
-    unsigned long long best = 0;
+  // Of the block.
+  __device__ __forceinline__ TwoLargest find_largest() {
+    TwoLargest largest;
 #pragma unroll
-    for (int i = 0; i < kValues; ++i) best = max(best, key_of(values_[i], id_of(i)));
+    for (int i = 0; i < kValues; ++i) largest.add(values_[i], id_of(i));
     for (int offset = 16; offset > 0; offset /= 2)
-      best = max(best, __shfl_xor_sync(0xFFFFFFFFu, best, offset));
-    if (lane_ == 0) shared_.keys[warp_] = best;
+      largest.add({__shfl_xor_sync(0xFFFFFFFFu, largest.first, offset),
+                   __shfl_xor_sync(0xFFFFFFFFu, largest.second, offset),
+                   __shfl_xor_sync(0xFFFFFFFFu, largest.id, offset)});
+    if (lane_ == 0) shared_.largest[warp_] = largest;
     __syncthreads();
-    for (const unsigned long long key : shared_.keys) best = max(best, key);
-    const auto order = static_cast<std::uint32_t>(best >> 32);
-    partial.argmax = kNoId - static_cast<std::uint32_t>(best);
-    partial.argmax_logit =
-        __uint_as_float((order & 0x80000000u) != 0 ? order & 0x7FFFFFFFu : ~order);
+    largest = shared_.largest[0];
+    for (int w = 1; w < kWarps; ++w) largest.add(shared_.largest[w]);
+    return largest;
   }
 
   // argmax of z + g. First in f32, which is off by less than `margin`, then what is as near to the
@@ -200,22 +222,17 @@ class Tile {
     return -log1pf(-(static_cast<float>(~word) + 0.5f) * kUnit);
   }
 
-  __device__ __forceinline__ void distribution(TilePartial& partial) {
-    TwoLargest largest;
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) largest.add(values_[i], -INFINITY);
-    for (int offset = 16; offset > 0; offset /= 2)
-      largest.add(__shfl_xor_sync(0xFFFFFFFFu, largest.first, offset),
-                  __shfl_xor_sync(0xFFFFFFFFu, largest.second, offset));
-    if (lane_ == 0) shared_.largest[warp_] = largest;
-    __syncthreads();
-    largest = shared_.largest[0];
-    for (int w = 1; w < kWarps; ++w)
-      largest.add(shared_.largest[w].first, shared_.largest[w].second);
+  // exp(d) is 2^t of t = d log2(e): ex2.approx is off by 2^-22 at most, the product by 2^-24 of t,
+  // which is less where the term matters (|t| < 16: 2^-20) than what the f32 logits are off by.
+  __device__ __forceinline__ void distribution(const TwoLargest& largest, TilePartial& partial) {
+    constexpr float kLog2E = 1.44269504088896341f;
+    constexpr double kLn2 = 0.693147180559945309;
+    constexpr float kLeast = -256.0f;  // 2^t is 0 there; keeps 0 * t from being 0 * infinity
     partial.d.top = largest.first;
     partial.d.second = largest.second;
     if (largest.first == -INFINITY) return;
 
+    const float scale = fminf(request_.inverse_temperature * kLog2E, 3.4e38f);
     double sum = 0;
     double weighted = 0;
 #pragma unroll
@@ -224,10 +241,11 @@ class Tile {
       float quad_weighted = 0;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float d = (values_[4 * i + j] - largest.first) * request_.inverse_temperature;
-        const float e = expf(d);
+        const float t = fmaxf((values_[4 * i + j] - largest.first) * scale, kLeast);
+        float e;
+        asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(e) : "f"(t));
         quad_sum += e;
-        quad_weighted += e > 0 ? e * d : 0;
+        quad_weighted = fmaf(e, t, quad_weighted);
       }
       sum += static_cast<double>(quad_sum);
       weighted += static_cast<double>(quad_weighted);
@@ -247,6 +265,7 @@ class Tile {
       partial.d.sum += shared_.sums[w];
       partial.d.weighted += shared_.weighted[w];
     }
+    partial.d.weighted *= kLn2;
   }
 
   const HeadCall& call_;
@@ -262,7 +281,7 @@ class Tile {
 // A kernel each for rows that draw and rows that do not: the latter need half the registers. Which
 // takes a row depends on the row alone.
 template <bool kDraws>
-__global__ void __launch_bounds__(kThreads, kDraws ? 2 : 4) reduce_tiles(HeadCall call) {
+__global__ void __launch_bounds__(kThreads, kDraws ? 2 : 5) reduce_tiles(HeadCall call) {
   __shared__ Exchange shared;
   wait_for_predecessor();
   let_successor_start();
