@@ -196,7 +196,11 @@ std::vector<float> random_floats(std::size_t n, std::uint64_t seed, float scale)
 
 void WeightFile::add(const std::string& name, DType dtype, std::uint32_t n_rows,
                      std::uint32_t n_cols, std::uint64_t seed) {
-  const std::vector<std::byte> bytes = random_blocks(dtype, n_rows, n_cols, seed);
+  add_blocks(name, dtype, n_rows, n_cols, random_blocks(dtype, n_rows, n_cols, seed));
+}
+
+void WeightFile::add_blocks(const std::string& name, DType dtype, std::uint32_t n_rows,
+                            std::uint32_t n_cols, const std::vector<std::byte>& bytes) {
   writer_.add_tensor(name, dtype, {n_cols, n_rows}, bytes);
   decoded_[name] = decode(dtype, bytes, n_rows, n_cols);
 }

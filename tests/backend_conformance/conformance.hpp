@@ -60,6 +60,8 @@ class WeightFile {
  public:
   void add(const std::string& name, DType dtype, std::uint32_t n_rows, std::uint32_t n_cols,
            std::uint64_t seed);
+  void add_blocks(const std::string& name, DType dtype, std::uint32_t n_rows, std::uint32_t n_cols,
+                  const std::vector<std::byte>& bytes);
   void add_vector(const std::string& name, const std::vector<float>& values);
   void add_matrix(const std::string& name, const Rows& rows);  // F32
   std::unique_ptr<Weight> import_to(Backend& backend, const std::string& name,

@@ -23,6 +23,17 @@ std::unique_ptr<Backend> make_cuda(const std::map<std::string, std::string, std:
                                 Log());
 }
 
+std::unique_ptr<Backend> make_products(const std::string& products) {
+  try {
+    return make_cuda({{"products", products}});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_EQ(error.fact().find("products=" + products + " needs compute capability 9.0"), 0)
+        << error.what();
+    return nullptr;
+  }
+}
+
 std::vector<float> read_closely(Backend& backend, TensorView view) {
   const std::uint32_t n = view.n_rows;
   const auto rest = backend.make_buffer(n, view.n_cols);
@@ -86,6 +97,13 @@ FeedForward::FeedForward(Backend& backend, DType type, std::uint32_t width, std:
   import();
 }
 
+FeedForward::FeedForward(Backend& backend, std::uint32_t width,
+                         const std::function<void(WeightFile&)>& add)
+    : backend_(&backend), width_(width) {
+  add(file_);
+  import();
+}
+
 FeedForward::FeedForward(Backend& backend, const Rows& gate, const Rows& up, const Rows& down)
     : backend_(&backend), width_(static_cast<std::uint32_t>(down.size())) {
   file_.add_matrix("gate", gate);
@@ -122,6 +140,20 @@ Rows FeedForward::oracle_normed(const std::vector<float>& rows) const {
 Rows FeedForward::oracle_added(const std::vector<float>& rows) const {
   return oracle_linear(down_values(),
                        oracle_gated(gate_values(), up_values(), oracle_normed(rows)));
+}
+
+Rows rounded_to_int8(Rows rows) {
+  constexpr std::size_t kGroup = 128;
+  for (auto& row : rows)
+    for (std::size_t begin = 0; begin < row.size(); begin += kGroup) {
+      const std::size_t end = std::min(begin + kGroup, row.size());
+      double largest = 0;
+      for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(row[i]));
+      const double step = largest / 127;
+      for (std::size_t i = begin; i < end; ++i)
+        row[i] = step == 0 ? 0 : std::nearbyint(row[i] / step) * step;
+    }
+  return rows;
 }
 
 double relative_error(const std::vector<float>& got, const Rows& want) {

@@ -22,6 +22,9 @@ const BackendFactory* cuda_factory();
 std::unique_ptr<Backend> make_cuda(
     const std::map<std::string, std::string, std::less<>>& options = {});
 
+/// One with this `products`; null where the GPU is older than they need, and it says so.
+std::unique_ptr<Backend> make_products(const std::string& products);
+
 /// The values of a buffer to about 2^-30 of a row's largest. An identity product reads the leading
 /// 11 bits (binary16); what is left is read the same way, twice.
 std::vector<float> read_closely(Backend& backend, TensorView view);
@@ -49,6 +52,8 @@ std::string type_name(const testing::TestParamInfo<DType>& info);
 class FeedForward {
  public:
   FeedForward(Backend& backend, DType type, std::uint32_t width, std::uint32_t n_ffn);
+  /// `add`: gate, up and down to the file.
+  FeedForward(Backend& backend, std::uint32_t width, const std::function<void(WeightFile&)>& add);
   FeedForward(Backend& backend, const Rows& gate, const Rows& up, const Rows& down);
 
   /// Rows of its width with what it adds to them, there.
@@ -73,6 +78,15 @@ class FeedForward {
  public:
   std::unique_ptr<Weight> gate, up, down, norm;
 };
+
+/// Rows as int8 with a step for every 128 values, the largest over 127, represents them.
+Rows rounded_to_int8(Rows rows);
+/// What products of int8 may be off from those of rounded operands: an input on the border between
+/// two codes may fall on the other side of it.
+constexpr double kBorderError = 2e-4;
+/// Error of a product of int8, uniform inputs and random weights, root mean square: a step of 2 /
+/// 254 of the range, uniformly off by half of it, over the deviation, in both operands.
+constexpr double kInt8Error = 12e-3;
 
 /// Root mean square of got - want, relative to that of want.
 double relative_error(const std::vector<float>& got, const Rows& want);

@@ -17,6 +17,7 @@ constexpr float kEps = 1e-5F;
 struct Size {
   std::uint32_t rows;
   std::uint32_t width;  // 512: sums in two parts; 768, 896: in three
+  bool mixed = false;   // products: q, k, out, gate and up as int8, v and down in binary16
 };
 
 class CudaSums : public CudaTest, public testing::WithParamInterface<Size> {
@@ -28,15 +29,19 @@ class CudaSums : public CudaTest, public testing::WithParamInterface<Size> {
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    backend_ = make_cuda({{"recording", "always"}});
-    for (const char* name : {"q", "k", "v", "out"}) file_.add(name, type(), width(), width(), 1);
+    if (GetParam().mixed && !make_products("mixed")) GTEST_SKIP() << "the GPU is older";
+    backend_ =
+        make_cuda({{"recording", "always"}, {"products", GetParam().mixed ? "mixed" : "f16"}});
+    for (const char* name : {"q", "k", "out"}) file_.add(name, type(), width(), width(), 1);
+    file_.add("v", GetParam().mixed ? DType::q6_k : type(), width(), width(), 1);
     file_.add("gate", type(), kFfn, width(), 2);
     file_.add("up", type(), kFfn, width(), 3);
     file_.add("down", DType::q6_k, width(), kFfn, 4);
     file_.add_vector("norm", random_floats(width(), 5, 2));
     file_.add_vector("bias", random_floats(width(), 6));
-    for (const char* name : {"q", "k", "v", "out", "gate", "up", "down"})
+    for (const char* name : {"q", "k", "v", "gate", "up", "down"})
       weights_[name] = file_.import_to(backend(), name);
+    weights_["out"] = file_.import_to(backend(), "out", WeightRole::row_split);
     for (const char* name : {"norm", "bias"})
       weights_[name] = file_.import_to(backend(), name, WeightRole::replicated);
     backend().reserve({.max_tokens = n_rows(),
@@ -123,11 +128,14 @@ class CudaSums : public CudaTest, public testing::WithParamInterface<Size> {
   std::uint32_t n_keys_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Rows, CudaSums, testing::Values(Size{5, 512}, Size{170, 512}, Size{170, 768}, Size{5, 896}),
-    [](const auto& info) {
-      return std::to_string(info.param.rows) + "x" + std::to_string(info.param.width);
-    });
+INSTANTIATE_TEST_SUITE_P(Rows, CudaSums,
+                         testing::Values(Size{5, 512}, Size{170, 512}, Size{170, 768}, Size{5, 896},
+                                         Size{5, 1024, true}, Size{170, 1024, true}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.rows) + "x" +
+                                  std::to_string(info.param.width) +
+                                  (info.param.mixed ? "mixed" : "");
+                         });
 
 TEST_P(CudaSums, AreAddedByTheOperationsOfALayer) {
   for (const std::uint32_t head_dim : {128U, 64U, 32U}) {

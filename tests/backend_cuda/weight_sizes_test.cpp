@@ -63,6 +63,31 @@ TEST(CudaRoom, OfInt8WeightsIsTheirOwnAndTheLargestPackedMatrixOnce) {
   EXPECT_EQ(needed({small}, WeightRole::embedding, cuda::Products::int8), 64 * 144);
 }
 
+// Matrices of Q4_K as int8, made from one packed matrix at a time, the others packed.
+TEST(CudaRoom, OfMixedWeightsIsThatOfEachType) {
+  const TensorInfo int8 = tensor_of(DType::q4_k, {256, 64});
+  const TensorInfo f16 = tensor_of(DType::q6_k, {512, 100});
+  const std::uint64_t both = 64 * 256 + 64 * 2 * 4 + 128 * 512 * 7 / 8;
+  EXPECT_EQ(needed({int8, f16}, WeightRole::column_split, cuda::Products::mixed),
+            both + 64 * 256 * 5 / 8 + 100 * 420);
+  EXPECT_EQ(needed({f16}, WeightRole::column_split, cuda::Products::mixed), needed({f16}));
+  EXPECT_EQ(needed({int8}, WeightRole::column_split, cuda::Products::mixed),
+            needed({int8}, WeightRole::column_split, cuda::Products::int8));
+}
+
+// What the accuracy of docs/accuracy.md allows.
+TEST(CudaProducts, OfTypesAreMixedAsTheirErrorsAllow) {
+  using cuda::Products;
+  using cuda::Way;
+  for (const DType type : {DType::q2_k, DType::q3_k, DType::q4_0, DType::q4_1, DType::q4_k,
+                           DType::q5_0, DType::q5_1, DType::q5_k, DType::q6_k, DType::q8_0,
+                           DType::iq4_nl, DType::iq4_xs, DType::f16, DType::bf16, DType::f32}) {
+    EXPECT_EQ(cuda::way_of(Products::f16, type), Way::f16);
+    EXPECT_EQ(cuda::way_of(Products::int8, type), Way::int8);
+    EXPECT_EQ(cuda::way_of(Products::mixed, type), type == DType::q4_k ? Way::int8 : Way::f16);
+  }
+}
+
 TEST(CudaRoom, AvailableIsWhatIsFreeOrWhatTheLimitLeaves) {
   const cuda::DeviceFree memory = {.free_bytes = 60, .total_bytes = 100};  // 40 in use, by anyone
   EXPECT_EQ(cuda::room_available(memory, 0), 60);

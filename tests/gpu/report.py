@@ -9,7 +9,7 @@ commit, the driver, the GPU, what each test did, load and step times by canvas w
 
   --sanitizer NAME   (repeatable) the tests under compute-sanitizer, --shards of them at once
   --raw-logits       whole logits against the statistics of the same rows (tests/samplers/raw_logits_run_test.py)
-  --set OPTION=VALUE (repeatable) steps and runs once more with that option of the backend
+  --set OPTION=VALUE (repeatable) steps, runs and accuracy once more with that option of the backend
   --peer NAME=COMMAND  another runtime's times beside ours: COMMAND, with {model}, writes JSON lines
   --greedy           greedy texts of the demo models against the CPU's (greedy.py)
   --accuracy         errors of the logits against float64 (tests/peers/accuracy.py); another runtime beside
@@ -117,7 +117,7 @@ def tests(build, sanitizer, timeout, gtest_filter, count=1, tool="compute-saniti
     return result
 
 
-def accuracy(build, runtimes, jobs, models=(), types=""):
+def accuracy(build, runtimes, jobs, models=(), types="", settings=()):
     """Model -> runtime -> error of the logits, relative to their deviation; accuracy.py's own models without any."""
     command = [sys.executable, ROOT / "tests" / "peers" / "accuracy.py", "--backend", "cuda", "--json",
                "--jobs", str(jobs), "--types", types]
@@ -125,6 +125,8 @@ def accuracy(build, runtimes, jobs, models=(), types=""):
         command += ["--runtime", each]
     for each in models:
         command += ["--model", each]
+    for each in settings:
+        command += ["--backend-set", each]
     text = run(command, 400, env=os.environ | {"DLLM_BINARY": str(build / "bin" / "dllm"),
                                                "OPENBLAS_NUM_THREADS": "1"})
     return None if text is None else json.loads(text)
@@ -210,9 +212,9 @@ def main():
     if args.greedy:
         result["greedy"] = compare_texts(str(args.build / "bin" / "dllm"))
     if args.accuracy:
-        result["accuracy"] = accuracy(args.build, args.runtime, args.jobs, types=args.types)
+        result["accuracy"] = accuracy(args.build, args.runtime, args.jobs, types=args.types, settings=args.set)
     if args.accuracy_of:
-        result["accuracy_of"] = accuracy(args.build, args.runtime, 2, args.accuracy_of)
+        result["accuracy_of"] = accuracy(args.build, args.runtime, 2, args.accuracy_of, settings=args.set)
     for tool in args.sanitizer:
         # The tools allocate device memory, which this test would count.
         apart = "-CudaFaults.RoomIsWhatUploadingTakes" if "-" not in args.filter else ""

@@ -6,6 +6,7 @@
     tests/peers/accuracy.py --runtime 'NAME=COMMAND'      # with anything that can write logits
     tests/peers/accuracy.py --llama-cpp BUILD SOURCE --record   # renew llamacpp_accuracy.json
     tests/peers/accuracy.py --backend cuda --jobs 12 --runtime 'llama.cpp=COMMAND'   # on a GPU
+    tests/peers/accuracy.py --backend cuda --backend-set products=mixed              # and with that option
 
 COMMAND is a shell line with {model}, {ids} (comma-separated) and {out}; it leaves raw little-endian f32 or
 a NumPy file [tokens, vocabulary] there, one row per token, before any shift. The error of a model is
@@ -47,10 +48,10 @@ def read_logits(path, n_rows):
     return np.fromfile(path, "<f4").reshape(n_rows, -1).astype(np.float64)
 
 
-def dllm_command(mode, backend="cpu"):
-    """The shell line of dllm with the CPU backend's `products=MODE`, or with another backend."""
+def dllm_command(backend, *settings):
+    """The shell line of dllm with this backend and its options, OPTION=VALUE each."""
     line = f"'{DLLM}' logits -m {{model}} --tokens {{ids}} --out {{out}} --backend {backend}"
-    return line + f" --backend-set products={mode}" if backend == "cpu" else line
+    return " ".join([line, *(f"--backend-set {each}" for each in settings)])
 
 
 def dllm_modes():
@@ -113,7 +114,7 @@ def percent(value):
 
 def table(results):
     cells = by_group_and_kind(results)
-    runtimes = list(next(iter(cells.values())))
+    runtimes = list(dict.fromkeys(runtime for cell in cells.values() for runtime in cell))
     kinds = list(dict.fromkeys(kind for _, kind in cells))
     groups = list(dict.fromkeys(group for group, _ in cells))
     lines = ["| type | " + " | ".join(f"{group}: {name}" for group in groups for name in runtimes) + " |",
@@ -129,9 +130,11 @@ def parse_arguments():
     parser.add_argument("--llama-cpp", nargs=2, metavar=("BUILD", "SOURCE"))
     parser.add_argument("--runtime", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--backend", default="cpu", help="dllm's; one column where it is not cpu")
+    parser.add_argument("--backend-set", action="append", default=[], metavar="OPTION=VALUE",
+                        help="another column: that backend with this option")
     parser.add_argument("--jobs", type=int, default=1, help="models measured at once")
     parser.add_argument("--only", default="", help="models whose name starts so: outliers, trained/llada")
-    parser.add_argument("--types", default="", help="of the table's models, comma-separated: Q4_K,F16")
+    parser.add_argument("--types", default="", help="of models, comma-separated: Q4_K,F16, or Q4_K_M; all but mixes")
     parser.add_argument("--model", action="append", default=[], help="a GGUF file instead of the table's models")
     parser.add_argument("--modes", help="comma-separated; all that the backend has")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
@@ -149,19 +152,22 @@ def main():
         runtimes.update(each.split("=", 1) for each in arguments.runtime)
         if arguments.backend == "cpu":
             modes = arguments.modes.split(",") if arguments.modes else dllm_modes()
-            runtimes.update({mode: dllm_command(mode) for mode in modes})
+            runtimes.update({mode: dllm_command("cpu", f"products={mode}") for mode in modes})
         else:
-            runtimes[arguments.backend] = dllm_command(None, arguments.backend)
+            runtimes[arguments.backend] = dllm_command(arguments.backend)
+        runtimes.update({f"{arguments.backend} {each}": dllm_command(arguments.backend, each)
+                         for each in arguments.backend_set})
         chosen = [FileCase(path) for path in arguments.model] or \
-            [case for case in cases() if case.name.startswith(arguments.only)
-             and (not arguments.types or case.kind in arguments.types.split(","))]
+            [case for case in (cases(arguments.types.split(",")) if arguments.types else cases())
+             if case.name.startswith(arguments.only)]
         results = measure_all(runtimes, chosen, arguments.jobs)
     if arguments.record:
         figures = {name: float(f"{errors[PEER]:.4g}") for name, errors in results.items()}
         RECORD.write_text(json.dumps(figures, indent=1) + "\n")
     if arguments.backend == "cpu" and not arguments.llama_cpp and RECORD.exists():
         record = json.loads(RECORD.read_text())
-        results = {name: {PEER: record.get(name), **errors} for name, errors in results.items()}
+        results = {name: ({PEER: record[name]} if name in record else {}) | errors
+                   for name, errors in results.items()}
     print(json.dumps(results, indent=1) if arguments.json or arguments.model else table(results))
 
 

@@ -22,7 +22,7 @@ class Accuracy(unittest.TestCase):
         cls.record = json.loads(RECORD.read_text())
         cls.modes = dllm_modes()
         chosen = [case for case in cases() if case.name.startswith(("outliers/dream", "trained/llada"))]
-        cls.results = measure_all({mode: dllm_command(mode) for mode in cls.modes}, chosen)
+        cls.results = measure_all({mode: dllm_command("cpu", f"products={mode}") for mode in cls.modes}, chosen)
 
     def check(self, mode, ratio, floor):
         self.assertGreater(len(self.results), 15)
