@@ -172,17 +172,16 @@ TEST_F(HeadStatsOp, AgreesWithOracleOnEverySettingOfSmallVocabularies) {
   }
 }
 
-// 4,509 ids: several tiles of statistics, the last weight tile 29 wide.
-TEST_F(HeadStatsOp, AgreesWithOracleOnRandomSettingsOfALargerVocabulary) {
-  constexpr std::size_t kVocab = 4509;
+void expect_random_settings_agree(std::uint32_t n_vocab, int n_trials) {
+  SCOPED_TRACE(std::to_string(n_vocab) + " ids");
   std::vector<std::vector<float>> columns;
   for (std::uint64_t i = 0; i < 3; ++i)
-    columns.push_back(random_logits(kVocab, i, 4.0F + 4.0F * static_cast<float>(i)));
+    columns.push_back(random_logits(n_vocab, i, 4.0F + 4.0F * static_cast<float>(i)));
   columns[0][700] = columns[0][4300] = 9;  // a tie across tiles
   std::mt19937_64 random(1);
   for (const Subject& subject : subjects()) {
     Head head(subject, columns);
-    for (int trial = 0; trial < 60; ++trial) {
+    for (int trial = 0; trial < n_trials; ++trial) {
       const auto pick = [&](auto... choices) {
         const std::array values = {choices...};
         return values[random() % values.size()];
@@ -191,6 +190,7 @@ TEST_F(HeadStatsOp, AgreesWithOracleOnRandomSettingsOfALargerVocabulary) {
                                                       200, 201};
       const std::array<std::int32_t, 2> prob_of = {3, 4500};
       const std::array<std::int32_t, 2> confidence = {700, 4499};
+      const std::array<std::int32_t, 2> both = {4300, 12};
       StatsRequest request;
       request.positions = positions;
       request.prob_of = prob_of;
@@ -201,9 +201,10 @@ TEST_F(HeadStatsOp, AgreesWithOracleOnRandomSettingsOfALargerVocabulary) {
       request.top_k = pick(0U, 0U, 1U, 40U);
       request.domain = pick(Domain::raw, Domain::filtered);
       if (pick(true, false)) request.suppress_confidence = confidence;
+      if (pick(true, false, false)) request.suppress_both = both;
       request.allow_all = pick(true, false);
       request.mask_id = 77;
-      request.n_tokens = 4490;
+      request.n_tokens = n_vocab - 19;
       request.seed = random();
       request.step = static_cast<std::uint32_t>(trial);
       request.guided = pick(true, false);
@@ -221,6 +222,14 @@ TEST_F(HeadStatsOp, AgreesWithOracleOnRandomSettingsOfALargerVocabulary) {
       if (testing::Test::HasFailure()) return;
     }
   }
+}
+
+// Several tiles of statistics, the last weight tile 29 and 60 wide. Quads of ids end with the
+// vocabulary or do not; of the second, tiles are asked for as a whole, or without some ids.
+TEST_F(HeadStatsOp, AgreesWithOracleOnRandomSettingsOfALargerVocabulary) {
+  expect_random_settings_agree(4509, 40);
+  if (testing::Test::HasFailure()) return;
+  expect_random_settings_agree(8508, 15);
 }
 
 TEST_F(HeadStatsOp, SeveralRequestsWithOwnSettingsShareOnePass) {

@@ -3,14 +3,21 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
+#include <stdexcept>
 
 namespace dllm::test {
+
+std::string plugin_folder() {
+  const char* named = std::getenv("DLLM_TEST_PLUGINS");
+  return named ? named : DLLM_TEST_PLUGINS;
+}
 
 const BackendFactory* cuda_factory() {
   static const BackendFactory* const factory = []() -> const BackendFactory* {
     static const Log log;                  // the registry keeps a reference
     auto* made = new PluginRegistry(log);  // plugins stay loaded until the process ends
-    const std::array<std::filesystem::path, 1> folders = {DLLM_TEST_PLUGINS};
+    const std::array<std::filesystem::path, 1> folders = {plugin_folder()};
     made->scan(folders);
     const PluginRecord* record = made->find(PluginKind::backend, "cuda");
     return record && record->accepted ? record->backend : nullptr;
@@ -19,6 +26,8 @@ const BackendFactory* cuda_factory() {
 }
 
 std::unique_ptr<Backend> make_cuda(const std::map<std::string, std::string, std::less<>>& options) {
+  if (!cuda_factory())
+    throw std::runtime_error("no backend_cuda.so was accepted in " + plugin_folder());
   return cuda_factory()->create(check_options(cuda_factory()->options(), options, "backend cuda"),
                                 Log());
 }

@@ -15,6 +15,10 @@
 
 namespace dllm::test {
 
+/// Where the plugins are: in the build's folder, or, of a build that was carried to another
+/// machine, where the environment's DLLM_TEST_PLUGINS says.
+std::string plugin_folder();
+
 /// The plugin's factory; null where it was not accepted (then the plugin tests fail).
 const BackendFactory* cuda_factory();
 

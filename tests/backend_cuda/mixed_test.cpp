@@ -257,20 +257,38 @@ TEST_P(CudaMixedLayer, AgreesWithTheOracleOfItsWays) {
   }
 }
 
-TEST_P(CudaMixedLayer, GivesFewRowsWhatItGivesMany) {
-  constexpr std::uint32_t kWidth = 256;
-  const FeedForward layer = layer_of(backend(), GetParam(), kWidth, 16 * kWidth);
-  const auto values = random_floats(std::size_t{kMany} * kWidth, 5, 3);
+// Around the tiles' numbers of rows, beside as many as fill them all: on an H200 tiles of up to 96
+// columns of silu(gate) * up for few rows, of 128 for 1,300 of 12,288 and more.
+void expect_few_rows_as_of_many(Backend& backend, const FeedForward& layer, std::uint32_t width) {
+  const auto values = random_floats(std::size_t{kMany} * width, 5, 3);
   const auto run = [&](std::uint32_t n) {
-    const auto x = fill(first_rows(values, n, kWidth), kWidth);
+    const auto x = make_filled(backend, first_rows(values, n, width), width);
     layer.run(x->rows(n));
-    return read(x->rows(n));
+    return read_closely(backend, x->rows(n));
   };
   const std::vector<float> many = run(kMany);
   expect_same(run(kMany), many);
-  for (const std::uint32_t n : {1U, 33U, 160U, 161U}) {
+  for (const std::uint32_t n : {1U, 33U, 160U, 161U, 168U, 176U, 177U}) {
     SCOPED_TRACE("rows " + std::to_string(n));
-    expect_same(run(n), first_rows(many, n, kWidth));
+    expect_same(run(n), first_rows(many, n, width));
+  }
+}
+
+TEST_P(CudaMixedLayer, GivesFewRowsWhatItGivesMany) {
+  constexpr std::uint32_t kWidth = 256;
+  for (const std::uint32_t ffn : {4096U, 12288U}) {
+    SCOPED_TRACE(ffn);
+    expect_few_rows_as_of_many(backend(), layer_of(backend(), GetParam(), kWidth, ffn), kWidth);
+  }
+}
+
+TEST_F(CudaMixed, LayersOfAnyWidthGiveFewRowsWhatTheyGiveMany) {
+  constexpr std::uint32_t kWidth = 256;
+  const Types types = {DType::q4_k, DType::q4_k, DType::f16};  // where all are int8, down, too
+  for (const std::uint32_t ffn : {330U, 12300U, 12352U}) {
+    SCOPED_TRACE(ffn);
+    for (Backend* each : {backend_.get(), int8_.get()})
+      expect_few_rows_as_of_many(*each, layer_of(*each, types, kWidth, ffn), kWidth);
   }
 }
 

@@ -34,7 +34,7 @@ TEST(CudaPlugin, IsAcceptedAndEitherRunsOrSaysWhyNot) {
 
 TEST(CudaPlugin, NeedsNoCudaLibraryToLoad) {
   const std::string needed =
-      output_of(std::string("readelf -d ") + DLLM_TEST_PLUGINS + "/backend_cuda.so 2>/dev/null");
+      output_of("readelf -d " + plugin_folder() + "/backend_cuda.so 2>/dev/null");
   if (needed.find("NEEDED") == std::string::npos) GTEST_SKIP() << "readelf is not installed";
   EXPECT_EQ(needed.find("libcuda"), std::string::npos) << needed;
   EXPECT_EQ(needed.find("libcublas"), std::string::npos) << needed;
