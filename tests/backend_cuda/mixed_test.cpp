@@ -225,11 +225,13 @@ std::string name_of(const Types& types) {
 
 class CudaMixedLayer : public CudaMixed, public testing::WithParamInterface<Types> {
  protected:
-  // Values of binary16 that are rounded to int8 then: more of them lie on the other side of a
-  // border, so their error is that of rounding again.
-  static bool rounds_again() {
+  // Against the oracle of all roundings to int8. Where results of binary16 products are rounded to
+  // int8 then, more of them lie on the other side of a border: 4e-3 (in float64; 11e-3 and more if
+  // a product took the other way).
+  static double most_error() {
     const Types& types = GetParam();
-    return is_int8(types.down) && !(is_int8(types.gate) && is_int8(types.up));
+    const bool rounds_again = is_int8(types.down) && !(is_int8(types.gate) && is_int8(types.up));
+    return rounds_again ? 7e-3 : 10 * kBorderError;
   }
 };
 
@@ -252,7 +254,7 @@ TEST_P(CudaMixedLayer, AgreesWithTheOracleOfItsWays) {
       SCOPED_TRACE(std::to_string(n_rows) + " rows, " + std::to_string(ffn));
       const auto inputs = random_floats(std::size_t{n_rows} * kWidth, 5, 3);
       EXPECT_LT(relative_error(layer.added(inputs), want_of(layer, GetParam(), inputs)),
-                rounds_again() ? 2 * kInt8Error : 10 * kBorderError);
+                most_error());
     }
   }
 }
