@@ -64,12 +64,14 @@ CudaBackend::CudaBackend(const CudaOptions& options)
 #if defined(DLLM_CUDA_HAS_90A)
   gemm_device_.has_warpgroups = properties_.major == 9 && properties_.minor == 0;
 #endif
-  const bool some_int8 = takes(options.products, Way::int8);
+  mode_ =
+      options.products.value_or(gemm_device_.has_warpgroups ? Products::mixed : Products::f16);
+  const bool some_int8 = takes(mode_, Way::int8);
   if (some_int8 && !gemm_device_.has_warpgroups)
     throw Error(ErrorCode::unsupported,
-                std::string("products=") + (options.products == Products::int8 ? "int8" : "mixed") +
-                    " needs compute capability 9.0, " + std::string(properties_.name) + " has " +
-                    std::to_string(properties_.major) + "." + std::to_string(properties_.minor),
+                std::string("products=") + name_of(mode_) + " needs compute capability 9.0, " +
+                    std::string(properties_.name) + " has " + std::to_string(properties_.major) +
+                    "." + std::to_string(properties_.minor),
                 "backend cuda, option products", "use products=f16");
   std::vector<const void*> kernels = {rows_kernel(),      panels_kernel(),    sums_kernel(),
                                       heads_kernel(),     attention_kernel(), head_stream_kernel(),
@@ -148,12 +150,12 @@ void CudaBackend::reserve(const StepLimits& limits) {
   const auto n_rows = static_cast<std::uint32_t>(rows);
   Inputs unused;
   for (const Way way : {Way::f16, Way::int8}) {
-    if (!takes(options_.products, way)) continue;
+    if (!takes(mode_, way)) continue;
     place_input(input_, way, n_rows, cols, unused);
     place_input(hidden_, way, n_rows, std::max(limits.ffn_cols, 1u), unused);
   }
   hidden_rows(gate_, n_rows, limits.ffn_cols);
-  if (takes(options_.products, Way::f16)) hidden_rows(up_, n_rows, limits.ffn_cols);
+  if (takes(mode_, Way::f16)) hidden_rows(up_, n_rows, limits.ffn_cols);
   reserve_gemm_work(rows);
   reserve_attention(rows, limits.max_heads, cols / std::max(limits.max_heads, 1u));
   if (limits.n_vocab > 0 && limits.max_score_rows > 0) {
@@ -166,7 +168,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
 }
 
 void CudaBackend::check_room(std::span<const PlannedImport> imports) const {
-  require_memory(room_needed(imports, options_.products), "the weights of the model");
+  require_memory(room_needed(imports, mode_), "the weights of the model");
 }
 
 std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFile> file,
@@ -188,8 +190,8 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
   }
   if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor, stream_.get());
   require_memory(packed_shape(tensor).bytes(), what);
-  auto matrix = std::make_unique<Matrix>(*file, tensor, way_of(options_.products, tensor.dtype),
-                                         staging_, stream_.get());
+  auto matrix = std::make_unique<Matrix>(*file, tensor, way_of(mode_, tensor.dtype), staging_,
+                                         stream_.get());
   note_reader(role, *matrix);
   return matrix;
 }

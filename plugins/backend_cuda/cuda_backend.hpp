@@ -32,7 +32,8 @@ namespace dllm::cuda {
 
 struct CudaOptions {
   int device = 0;
-  Products products = Products::f16;
+  std::optional<Products>
+      products;  // without one: what the device does best within llama.cpp's error
   Recording recording = Recording::when_faster;
   std::uint64_t memory_limit = 0;  // bytes in use, by others too, to stay below; 0: what is free
 };
@@ -53,6 +54,9 @@ class Stream {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options);
+
+  /// What was chosen.
+  Products products() const noexcept { return mode_; }
 
   DeviceInfo device() const override;
   bool supports(Op op, DType weight_type) const override;
@@ -130,7 +134,7 @@ class CudaBackend final : public Backend {
   static constexpr std::uint32_t kMostLaunches = 2;
   /// Of one call's products, whose parts are in memory at once.
   std::uint32_t launches_at_once() const {
-    return options_.products == Products::mixed ? kMostLaunches : 1;
+    return mode_ == Products::mixed ? kMostLaunches : 1;
   }
   void reserve_gemm_work(std::uint64_t n_rows);
   /// `may_wait`: whether the results are read through rows_of() and its like alone.
@@ -145,6 +149,7 @@ class CudaBackend final : public Backend {
                     const Matrix& output, const Inputs& inputs, HeadStats& stats);
 
   CudaOptions options_;
+  Products mode_ = Products::f16;
   Stream stream_;
   cudaDeviceProp properties_{};
   GemmDevice gemm_device_;

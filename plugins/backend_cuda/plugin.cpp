@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,12 +35,11 @@ std::vector<OptionInfo> make_options() {
        .choices = {}},
       {.name = "products",
        .type = OptionType::choice,
-       .default_value = "f16",
-       .help =
-           "f16: weights and activations in binary16; int8: both rounded to int8, one step for "
-           "128 inputs: less exact, faster on long canvases and batches (compute capability 9.0); "
-           "mixed: int8 for Q4_K, f16 for other types",
-       .choices = {"f16", "int8", "mixed"}},
+       .default_value = "auto",
+       .help = "f16: weights and activations in binary16; int8: both rounded to int8, one step for "
+               "128 inputs: less exact, faster (compute capability 9.0); mixed: int8 for Q4_K, f16 "
+               "for other types; auto: mixed on compute capability 9.0, else f16",
+       .choices = {"auto", "f16", "int8", "mixed"}},
       {.name = "recording",
        .type = OptionType::choice,
        .default_value = "auto",
@@ -54,8 +54,10 @@ Recording recording_of(const std::string& text) {
                            : Recording::when_faster;
 }
 
-Products products_of(const std::string& text) {
-  return text == "int8" ? Products::int8 : text == "mixed" ? Products::mixed : Products::f16;
+std::optional<Products> products_of(const std::string& text) {
+  for (const Products each : {Products::f16, Products::int8, Products::mixed})
+    if (text == name_of(each)) return each;
+  return std::nullopt;  // auto
 }
 
 std::string capability(const cudaDeviceProp& properties) {
@@ -143,7 +145,8 @@ class CudaBackendFactory final : public BackendFactory {
                   "backend cuda, option device", "see --list-devices");
     chosen.device = gpus[static_cast<std::size_t>(chosen.device)].number;
     auto backend = std::make_unique<CudaBackend>(chosen);
-    log.info("cuda", backend->device().name + ", " + backend->device().isa);
+    log.info("cuda", backend->device().name + ", " + backend->device().isa +
+                         ", products=" + name_of(backend->products()));
     return backend;
   }
 

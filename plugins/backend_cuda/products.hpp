@@ -24,6 +24,10 @@ constexpr Way way_of(Products products, DType type) {
   return products == Products::int8 ? Way::int8 : Way::f16;
 }
 
+constexpr const char* name_of(Products products) {
+  return products == Products::int8 ? "int8" : products == Products::mixed ? "mixed" : "f16";
+}
+
 /// Whether some types are multiplied in this way.
 constexpr bool takes(Products products, Way way) {
   return products == Products::mixed || way_of(products, DType::f16) == way;

@@ -25,9 +25,10 @@ const BackendFactory* cuda_factory() {
   return factory;
 }
 
-std::unique_ptr<Backend> make_cuda(const std::map<std::string, std::string, std::less<>>& options) {
+std::unique_ptr<Backend> make_cuda(std::map<std::string, std::string, std::less<>> options) {
   if (!cuda_factory())
     throw std::runtime_error("no backend_cuda.so was accepted in " + plugin_folder());
+  options.emplace("products", "f16");
   return cuda_factory()->create(check_options(cuda_factory()->options(), options, "backend cuda"),
                                 Log());
 }

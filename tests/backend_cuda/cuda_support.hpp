@@ -22,9 +22,9 @@ std::string plugin_folder();
 /// The plugin's factory; null where it was not accepted (then the plugin tests fail).
 const BackendFactory* cuda_factory();
 
-/// A backend with these options.
-std::unique_ptr<Backend> make_cuda(
-    const std::map<std::string, std::string, std::less<>>& options = {});
+/// A backend with these options, products=f16 where they name no other: its rounding is what most
+/// tests allow for.
+std::unique_ptr<Backend> make_cuda(std::map<std::string, std::string, std::less<>> options = {});
 
 /// One with this `products`; null where the GPU is older than they need, and it says so.
 std::unique_ptr<Backend> make_products(const std::string& products);
