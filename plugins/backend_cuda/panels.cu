@@ -1,6 +1,6 @@
 // Inputs of products, in their form: a norm, sums that are not added yet, a gate. A block owns one
 // row; threads stride over its columns, eight at a time.
-#include <type_traits>
+#include <utility>
 
 #include "kernel_loading.hpp"
 #include "launch.cuh"
@@ -151,13 +151,26 @@ __global__ void __launch_bounds__(kPanelThreads, Source::kEven ? 2 : 1)
         product_scale(products.factor * size.source_squares * factor * factor);
 }
 
-// The kernel that makes the panels which are wanted, of Gated one.
-template <typename Source, int kHeld>
-auto panels_kernel_for(const Inputs& panels) {
-  if (!panels.int8.codes) return fill_panels<Source, kHeld, Wanted::f16>;
-  if constexpr (!std::is_same_v<Source, Gated>)
-    if (panels.f16.values) return fill_panels<Source, kHeld, Wanted::both>;
-  return fill_panels<Source, kHeld, Wanted::int8>;
+// By the kernel that makes the panels which are wanted; only where a thread holds one chunk both.
+template <int kHeld, typename Source>
+void launch_fill(const char* what, const Source& source, std::uint32_t n_rows, std::uint32_t n_cols,
+                 bool has_norm, float eps, const Inputs& panels, ProductScale products,
+                 cudaStream_t stream) {
+  auto kernel = panels.int8.codes ? fill_panels<Source, kHeld, Wanted::int8>
+                                  : fill_panels<Source, kHeld, Wanted::f16>;
+  if constexpr (kHeld == 1)
+    if (panels.f16.values && panels.int8.codes) kernel = fill_panels<Source, kHeld, Wanted::both>;
+  launch(what, kernel, n_rows, kPanelThreads, 0, stream, source, has_norm, eps, 1.0 / n_cols,
+         panels.f16, products, panels.int8);
+}
+
+// Rows of a feed-forward layer, of which a thread holds several chunks.
+template <typename Source>
+void launch_fill_wide(const char* what, const Source& source, std::uint32_t n_rows,
+                      std::uint32_t n_cols, const Inputs& panels, cudaStream_t stream) {
+  const auto fill =
+      n_cols <= 3 * kChunk * kPanelThreads ? launch_fill<3, Source> : launch_fill<5, Source>;
+  fill(what, source, n_rows, n_cols, false, 0, panels, {}, stream);
 }
 
 // The usual rows, and four parts of their sums, have kernels of fewer instructions.
@@ -175,19 +188,19 @@ void with_source(const SummedRows& x, const float* norm, const With& with) {
 
 void launch_prepare(const SummedRows& x, const float* norm, float eps, const Inputs& panels,
                     cudaStream_t stream, ProductScale products) {
+  const auto [n_rows, n_cols] = std::pair(x.rows.n_rows, x.rows.n_cols);
+  const bool one = !panels.f16.values || !panels.int8.codes;
+  if (!norm && x.sums.n == 0 && one && n_cols > kChunk * kPanelThreads)
+    return launch_fill_wide("launching prepare", Plain<false>{x.rows, nullptr}, n_rows, n_cols,
+                            panels, stream);
   with_source(x, norm, [&](const auto& source) {
-    launch("launching prepare", panels_kernel_for<std::decay_t<decltype(source)>, 1>(panels),
-           x.rows.n_rows, kPanelThreads, 0, stream, source, norm != nullptr, eps,
-           1.0 / x.rows.n_cols, panels.f16, products, panels.int8);
+    launch_fill<1>("launching prepare", source, n_rows, n_cols, norm != nullptr, eps, panels,
+                   products, stream);
   });
 }
 
 void launch_swiglu(Rows gate, Rows up, const Inputs& panel, cudaStream_t stream) {
-  const auto kernel = gate.n_cols <= 3 * kChunk * kPanelThreads
-                          ? panels_kernel_for<Gated, 3>(panel)
-                          : panels_kernel_for<Gated, 5>(panel);
-  launch("launching swiglu", kernel, gate.n_rows, kPanelThreads, 0, stream, Gated{gate, up}, false,
-         0.0f, 0.0, panel.f16, ProductScale{}, panel.int8);
+  launch_fill_wide("launching swiglu", Gated{gate, up}, gate.n_rows, gate.n_cols, panel, stream);
 }
 
 const void* panels_kernel() {
