@@ -157,11 +157,13 @@ Rows rounded_to_int8(Rows rows) {
   for (auto& row : rows)
     for (std::size_t begin = 0; begin < row.size(); begin += kGroup) {
       const std::size_t end = std::min(begin + kGroup, row.size());
-      double largest = 0;
-      for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(row[i]));
-      const double step = largest / 127;
+      float largest = 0;
       for (std::size_t i = begin; i < end; ++i)
-        row[i] = step == 0 ? 0 : std::nearbyint(row[i] / step) * step;
+        largest = std::max(largest, std::abs(static_cast<float>(row[i])));
+      const float inverse = largest > 0 ? 127 / largest : 0;
+      const double step = static_cast<double>(largest) / 127;
+      for (std::size_t i = begin; i < end; ++i)
+        row[i] = static_cast<double>(std::nearbyint(static_cast<float>(row[i]) * inverse)) * step;
     }
   return rows;
 }

@@ -83,10 +83,12 @@ class FeedForward {
   std::unique_ptr<Weight> gate, up, down, norm;
 };
 
-/// Rows as int8 with a step for every 128 values, the largest over 127, represents them.
+/// Rows as int8 with a step for every 128 values, the largest over 127, represents them. Codes are
+/// found in f32: half of an even largest value lies on the border between 63 and 64, on either side
+/// of which the inverse's rounding brings it.
 Rows rounded_to_int8(Rows rows);
-/// What products of int8 may be off from those of rounded operands: an input on the border between
-/// two codes may fall on the other side of it.
+/// What products of int8 may be off from those of rounded operands: an input that f32 makes a
+/// little larger or smaller than the oracle does may fall on the other side of a border.
 constexpr double kBorderError = 2e-4;
 /// Error of a product of int8, uniform inputs and random weights, root mean square: a step of 2 /
 /// 254 of the range, uniformly off by half of it, over the deviation, in both operands.
