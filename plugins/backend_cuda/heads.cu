@@ -224,11 +224,14 @@ __device__ __forceinline__ void load_group(const HeadJob& job, std::uint32_t row
 #pragma unroll
     for (const auto& each : more) add(each);
   } else {
+    // Two at a time, as registers allow.
 #pragma unroll 1
-    for (std::uint32_t s = 1; s < sums.n; ++s) {
-      float4 more[kGroup];
-      load(more);
-      add(more);
+    for (std::uint32_t s = 1; s < sums.n; s += 2) {
+      float4 more[2][kGroup];
+      load(more[0]);
+      if (s + 1 < sums.n) load(more[1]);
+      add(more[0]);
+      if (s + 1 < sums.n) add(more[1]);
     }
   }
 #pragma unroll
@@ -270,13 +273,14 @@ __device__ __forceinline__ float4 rotated_four(float4 x, const Rotation& rotatio
 }
 
 template <int kParts>
-__global__ void __launch_bounds__(kThreads, kParts == 3 ? 2 : 4)
-    prepare_whole_heads(HeadJobs jobs) {
+__global__ void __launch_bounds__(kThreads, kParts == 3   ? 2
+                                            : kParts == 2 ? 4
+                                                          : 3) prepare_whole_heads(HeadJobs jobs) {
   wait_for_predecessor();
   let_successor_start();
   const std::uint32_t lane = threadIdx.x % 32;
   std::uint32_t item = blockIdx.x * kWarps + threadIdx.x / 32;
-  for (int j = 0; j < jobs.count; ++j) {
+  for (int j = jobs.count - 1; j >= 0; --j) {  // what was written last is still in the cache
     const HeadJob& job = jobs.job[j];
     const std::uint32_t n_groups = (job.n_heads + kGroup - 1) / kGroup;
     const std::uint32_t n_items = job.from.n_rows * n_groups;
