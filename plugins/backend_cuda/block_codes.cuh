@@ -125,7 +125,8 @@ __device__ inline int block_code(DType dtype, const std::uint8_t* b, int k) {
     case DType::q6_k: {
       const int plane = sub % 4;
       const int low = nibble(b[64 * (k / 128) + 32 * (plane % 2) + l], plane / 2);
-      return low | (b[128 + 32 * (k / 128) + l] >> 2 * plane & 3) << 4;
+      const int code = low | (b[128 + 32 * (k / 128) + l] >> 2 * plane & 3) << 4;
+      return code + 96;  // stored 0..63 means -32..31; the form's offset is 128
     }
     default:
       return 0;
@@ -174,7 +175,6 @@ __host__ __device__ constexpr int code_offset(DType dtype) {
     case DType::q5_0:
       return 16;
     case DType::q6_k:
-      return 32;
     case DType::q8_0:
     case DType::iq4_nl:
     case DType::iq4_xs:

@@ -31,10 +31,10 @@ __host__ __device__ __forceinline__ void with_form(Form form, const With& with) 
       return with(std::integral_constant<Form, Form::q5>{});
     case Form::q5_min:
       return with(std::integral_constant<Form, Form::q5_min>{});
-    case Form::q6_half:
-      return with(std::integral_constant<Form, Form::q6_half>{});
     case Form::q8:
       return with(std::integral_constant<Form, Form::q8>{});
+    case Form::q8_half:
+      return with(std::integral_constant<Form, Form::q8_half>{});
     case Form::f16:
       return with(std::integral_constant<Form, Form::f16>{});
   }

@@ -71,10 +71,9 @@ __device__ void pack_bytes(const PackArgs& a, const Lane& lane, std::uint8_t* un
   }
 }
 
-// Low nibbles, then the bits above them: word bits [4 p, 4 p + 4) of each half are pair p.
+// Low nibbles, then the fifth bits: bit p of each half of a step's nibble is pair p's.
 __device__ void pack_bits(const PackArgs& a, const Lane& lane, std::uint8_t* unit, int l) {
-  const int high_bits = static_cast<int>(a.facts.bits) - 4;
-  std::uint32_t high[2] = {0, 0};
+  std::uint32_t high = 0;
   for (int step = 0; step < 4; ++step) {
     std::uint32_t low = 0;
     for (int p = 0; p < 4; ++p)
@@ -82,13 +81,11 @@ __device__ void pack_bits(const PackArgs& a, const Lane& lane, std::uint8_t* uni
         const auto code =
             static_cast<std::uint32_t>(code_at(a, lane.pair_row(p), lane.pair_col(step, p) + e));
         low |= (code & 15) << (4 * p + 16 * e);
-        if (high_bits == 1) high[0] |= (code >> 4) << (4 * step + p + 16 * e);
-        if (high_bits == 2) high[step / 2] |= (code >> 4) << (2 * (4 * (step % 2) + p) + 16 * e);
+        high |= (code >> 4) << (4 * step + p + 16 * e);
       }
     reinterpret_cast<std::uint32_t*>(unit + l * 16)[step] = low;
   }
-  for (int i = 0; i < high_bits; ++i)
-    reinterpret_cast<std::uint32_t*>(unit + a.facts.low_bytes)[l * high_bits + i] = high[i];
+  if (a.facts.bits == 5) reinterpret_cast<std::uint32_t*>(unit + a.facts.low_bytes)[l] = high;
 }
 
 // [g][group][row g, row g + 8], each a half or (scale, minimum).
@@ -117,7 +114,7 @@ __global__ void pack(PackArgs a) {
   const Lane lane = {tile * kUnitRows + l / 4, unit_col * kUnitCols + 2 * (l % 4)};
   if (a.to.form == Form::f16) {
     pack_floats(a, lane, unit, l);
-  } else if (a.to.form == Form::q8) {
+  } else if (a.facts.bits == 8) {
     pack_bytes(a, lane, unit, l);
   } else {
     pack_bits(a, lane, unit, l);

@@ -17,7 +17,8 @@
 //
 // Scales are binary16, after multiplication by a power of two per matrix (Packed::out_scale undoes
 // it), so that they cannot leave its range. Sizes per weight: q4_min 5 bits (Q4_K: 4.5 in the
-// file), q6_half 7 (Q6_K: 6.56), q5_min 6 (Q5_K: 5.5), q8 8.5, f16 16.
+// file), q5_min 6 (Q5_K: 5.5), q8 8.5, q8_half 9 (Q6_K: 6.56; with its codes in six bits
+// products of many rows take a quarter longer), f16 16.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +42,8 @@ enum class Form : std::uint8_t {
   q4_half_min,  // Q2_K
   q5,           // Q5_0: offset 16
   q5_min,       // Q5_1, Q5_K
-  q6_half,      // Q6_K: offset 32
   q8,           // Q8_0, IQ4_NL, IQ4_XS: offset 128
+  q8_half,      // Q6_K: offset 128
   f16           // F32, F16, BF16: the weights themselves
 };
 
@@ -51,7 +52,7 @@ struct FormFacts {
   bool half_groups;
   bool has_minimum;
   std::uint32_t low_bytes;    // per unit: 4-bit, 8-bit or 16-bit part
-  std::uint32_t high_bytes;   // per unit: fifth and sixth bits
+  std::uint32_t high_bytes;   // per unit: fifth bits
   std::uint32_t scale_bytes;  // per unit
 
   constexpr std::uint32_t unit_bytes() const { return low_bytes + high_bytes + scale_bytes; }
@@ -71,10 +72,10 @@ constexpr FormFacts form_facts(Form form) {
       return {5, false, false, 512, 128, 64};
     case Form::q5_min:
       return {5, false, true, 512, 128, 128};
-    case Form::q6_half:
-      return {6, true, false, 512, 256, 128};
     case Form::q8:
       return {8, false, false, 1024, 0, 64};
+    case Form::q8_half:
+      return {8, true, false, 1024, 0, 128};
     case Form::f16:
       return {16, false, false, 2048, 0, 0};
   }
@@ -99,7 +100,7 @@ constexpr std::optional<Form> form_of(DType dtype) {
     case DType::q5_k:
       return Form::q5_min;
     case DType::q6_k:
-      return Form::q6_half;
+      return Form::q8_half;
     case DType::q8_0:
     case DType::iq4_nl:
     case DType::iq4_xs:

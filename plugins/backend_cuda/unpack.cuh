@@ -18,10 +18,11 @@ template <Form kForm>
 struct Unit {
   static constexpr FormFacts kFacts = form_facts(kForm);
   static constexpr int kLowWords = static_cast<int>(kFacts.low_bytes) / 128;
+  static constexpr bool kIsBytes = kFacts.bits == 8;
   static constexpr int kHighWords = static_cast<int>(kFacts.high_bytes) / 128;
   static constexpr int kScaleWords = static_cast<int>(kFacts.scale_bytes) / 32;
   std::uint32_t low[kLowWords];
-  std::uint32_t high[kHighWords > 0 ? kHighWords : 1];
+  std::uint32_t high;  // where there are such bits
   std::uint32_t scales[kScaleWords > 0 ? kScaleWords : 1];
 
   /// Reads one lane's part of a unit in global memory.
@@ -63,7 +64,7 @@ struct Unit {
 
   /// Where `second`: rows g + 8 take the places of rows g, which pairs 0 and 2 are of.
   __device__ __forceinline__ void choose_rows(bool second) {
-    constexpr int kCodeBits = kForm == Form::q8 ? 16 : 4;  // from a row's code to the next row's
+    constexpr int kCodeBits = kIsBytes ? 16 : 4;  // from a row's code to the next row's
     if constexpr (kForm == Form::f16) {
 #pragma unroll
       for (int i = 0; i < kLowWords; i += 2) low[i] = second ? low[i + 1] : low[i];
@@ -71,8 +72,7 @@ struct Unit {
 #pragma unroll
       for (std::uint32_t& word : low) word >>= second ? kCodeBits : 0;
     }
-#pragma unroll
-    for (int i = 0; i < kHighWords; ++i) high[i] >>= second ? kHighWords : 0;
+    if constexpr (kHighWords == 1) high >>= second ? 1 : 0;
 #pragma unroll
     for (int i = 0; i < kScaleWords; ++i) {
       if constexpr (kFacts.has_minimum) {
@@ -112,13 +112,7 @@ struct Unit {
       low[4 * i + 2] = words.z;
       low[4 * i + 3] = words.w;
     }
-    if constexpr (kHighWords == 1) read_words(kFacts.low_bytes + 4 * lane, high[0]);
-    if constexpr (kHighWords == 2) {
-      uint2 words;
-      read_words(kFacts.low_bytes + 8 * lane, words);
-      high[0] = words.x;
-      high[1] = words.y;
-    }
+    if constexpr (kHighWords == 1) read_words(kFacts.low_bytes + 4 * lane, high);
 #pragma unroll
     for (int i = 0; i < kScaleWords / 2; ++i) {
       uint2 words;
@@ -138,7 +132,7 @@ struct Unit {
 
   __device__ __forceinline__ __half2 code_pair(int j, int p) const {
     constexpr float kOffset = kFacts.has_minimum ? 0 : 1 << (kFacts.bits - 1);
-    if constexpr (kForm == Form::q8) {
+    if constexpr (kIsBytes) {
       const std::uint32_t biased =
           __byte_perm(low[2 * j + p / 2], 0x64646464u, p % 2 == 0 ? 0x4140 : 0x4342);
       return __hsub2(as_half2(biased), __float2half2_rn(1024.0f + kOffset));
@@ -149,13 +143,8 @@ struct Unit {
       const int above = p % 2 == 0 ? 4 : 8;
       if constexpr (kFacts.bits == 5) {
         const int at = 4 * j + p;
-        biased |= (above >= at ? high[0] << (above - at) : high[0] >> (at - above)) &
-                  (0x00010001u << above);
-      }
-      if constexpr (kFacts.bits == 6) {
-        const int at = 2 * (4 * (j % 2) + p);
-        biased |= (above >= at ? high[j / 2] << (above - at) : high[j / 2] >> (at - above)) &
-                  (0x00030003u << above);
+        biased |=
+            (above >= at ? high << (above - at) : high >> (at - above)) & (0x00010001u << above);
       }
       if (p % 2 == 0) return __hsub2(as_half2(biased), __float2half2_rn(1024.0f + kOffset));
       return __hfma2(as_half2(biased), __float2half2_rn(0.0625f),
