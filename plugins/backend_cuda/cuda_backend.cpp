@@ -37,6 +37,12 @@ void count_work(EventTimer& timer, const Matrix& weight, std::uint32_t n_rows) {
                  static_cast<double>(weight.packed().bytes()));
 }
 
+// Gate and up are column_split; of an output matrix, which is so, too, each two blocks share a
+// step.
+std::uint32_t step_cols_of(WeightRole role) {
+  return role == WeightRole::column_split ? kGatedStepCols : kInt8Cols;
+}
+
 [[noreturn]] void refuse_type(const TensorInfo& tensor) {
   throw Error(ErrorCode::unsupported,
               "the CUDA backend has no kernel for type " + std::string(dtype_name(tensor.dtype)),
@@ -64,8 +70,7 @@ CudaBackend::CudaBackend(const CudaOptions& options)
 #if defined(DLLM_CUDA_HAS_90A)
   gemm_device_.has_warpgroups = properties_.major == 9 && properties_.minor == 0;
 #endif
-  mode_ =
-      options.products.value_or(gemm_device_.has_warpgroups ? Products::mixed : Products::f16);
+  mode_ = options.products.value_or(gemm_device_.has_warpgroups ? Products::mixed : Products::f16);
   const bool some_int8 = takes(mode_, Way::int8);
   if (some_int8 && !gemm_device_.has_warpgroups)
     throw Error(ErrorCode::unsupported,
@@ -190,8 +195,8 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
   }
   if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor, stream_.get());
   require_memory(packed_shape(tensor).bytes(), what);
-  auto matrix = std::make_unique<Matrix>(*file, tensor, way_of(mode_, tensor.dtype), staging_,
-                                         stream_.get());
+  auto matrix = std::make_unique<Matrix>(*file, tensor, way_of(mode_, tensor.dtype),
+                                         step_cols_of(role), staging_, stream_.get());
   note_reader(role, *matrix);
   return matrix;
 }
@@ -307,12 +312,13 @@ Inputs CudaBackend::hidden_inputs(const Matrix& gate, const Matrix& up, const Ma
   const float* norm_values = vector_of(&norm, x.n_cols);
   Inputs hidden;
   place_input(hidden_, to, x.n_rows, gate.n_rows(), hidden);
-  const bool inside = way == up.packed().way() &&
-                      (way == Way::int8 ||
-                       (to == Way::f16 && gates_inside(gate.packed(), up.packed(), gemm_device_)));
+  const bool inside =
+      way == Way::int8 ? gates_inside_int8(gate.packed(), up.packed())
+                       : to == Way::f16 && gates_inside(gate.packed(), up.packed(), gemm_device_);
   if (inside) {
     Inputs inputs;
     place_input(input_, way, x.n_rows, x.n_cols, inputs);
+    inputs.int8.step_cols = kGatedStepCols;
     const double lengths =
         static_cast<double>(gate.packed().length) * static_cast<double>(up.packed().length);
     launch_prepare(rows, norm_values, eps, inputs, stream_.get(), {hidden.f16.row_scale, lengths});

@@ -130,6 +130,7 @@ Panel rows_of(const Int8Panel& x) {
 template <typename To>
 GemmArgs gated_int8_args(const Packed& gate, const Packed& up, const Int8Panel& x,
                          const To& products) {
+  DLLM_ASSERT(gates_inside_int8(gate, up) && x.step_cols == kGatedStepCols);
   DLLM_ASSERT(gate.n_rows == up.n_rows && x.n_cols == gate.n_cols && x.first_row == 0);
   DLLM_ASSERT(products.n_cols == gate.n_rows && products.n_rows == x.n_rows);
   GemmArgs args = gated_args(gate, up);
@@ -181,6 +182,11 @@ GemmResults launch_gemm_int8(std::span<const Product> products, const Int8Panel&
   take_split(args, split_of(args.n_blocks, int8_blocks(panel.n_cols), device.n_multiprocessors, 2),
              work);
   return results_of(args, launch_int8_sm90(args, panel, device, stream));
+}
+
+bool gates_inside_int8(const Packed& gate, const Packed& up) {
+  return gate.way() == Way::int8 && up.way() == Way::int8 &&
+         gate.int8.step_cols == kGatedStepCols && up.int8.step_cols == kGatedStepCols;
 }
 
 void launch_gated_int8(const Packed& gate, const Packed& up, const Int8Panel& x,

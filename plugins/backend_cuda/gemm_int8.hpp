@@ -22,6 +22,9 @@ void launch_quantise(const Packed& packed, const Int8Weights& to, cudaStream_t s
                                            const Int8Panel& panel, float* work,
                                            const GemmDevice& device, cudaStream_t stream);
 
+/// Whether launch_gated_int8() can take the two: their steps, and those of the panel, are of
+/// kGatedStepCols inputs.
+bool gates_inside_int8(const Packed& gate, const Packed& up);
 /// products = silu(gate x) * (up x), a panel of as many rows as `x`; of binary16 its row scales are
 /// there already (ProductScale, panels.hpp). `between`: room for the products in f32, which some
 /// calls of few rows take.

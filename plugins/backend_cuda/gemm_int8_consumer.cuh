@@ -1,4 +1,5 @@
-// The consumers of the int8 product: integer sums of 128 inputs, their f32 sums, results.
+// The consumers of the int8 product: integer sums of what shares a step, 128 inputs, in gated calls
+// 256, their f32 sums, results.
 #pragma once
 
 #include <type_traits>
@@ -25,23 +26,24 @@ struct Int8Consumer {
   static constexpr int kChunk = kSums <= 256 ? kTokens : kTokens / 2;
   static constexpr int kChunks = kTokens / kChunk;
 
-  Int8Ring<kTokens, kInt8Consumers * kPer>& ring;
+  // Stages whose inputs share a step.
+  static constexpr std::uint32_t kTogether = kKind == Kind::gated ? kGatedStepCols / kInt8Cols : 1;
+  using AnyRing = Int8Ring<kTokens, kInt8Consumers * kPer>;
+
+  AnyRing& ring;
   std::uint32_t consumer;
   int warp;
   int lane;
 
-  // sums = products of the stage's block m and the chunk's input rows.
-  __device__ __forceinline__ void multiply(int m, int chunk,
-                                           std::int32_t (&sums)[kChunk / 2]) const {
-    const std::uint64_t weights = swizzled_operand(ring.weights(consumer * kPer + m));
-    const std::uint64_t panel = swizzled_operand(ring.panel() + chunk * kChunk * kInt8Cols);
-    products_fence();
+  // sums = products of the stage's block m and the chunk's input rows, plus sums where `adds`.
+  __device__ __forceinline__ void start(const AnyRing& at, int m, int chunk, bool adds,
+                                        std::int32_t (&sums)[kChunk / 2]) const {
+    const std::uint64_t weights = swizzled_operand(at.weights(consumer * kPer + m));
+    const std::uint64_t panel = swizzled_operand(at.panel() + chunk * kChunk * kInt8Cols);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       IntegerProduct<kChunk>::run(sums, weights + kOperandStep * j, panel + kOperandStep * j,
-                                  j > 0);
-    products_commit();
-    products_wait();
+                                  adds || j > 0);
   }
 
   // What they add to the sums of all inputs.
@@ -60,30 +62,50 @@ struct Int8Consumer {
     }
   }
 
+  // acc += products of the ring's next kStages stages, which share a step.
+  template <std::uint32_t kStages>
+  __device__ __forceinline__ void accumulate_stages(float (&acc)[kPer][kTokens / 2]) {
+    AnyRing stages[kStages];
+    stages[0] = ring;
+#pragma unroll
+    for (std::uint32_t s = 0; s < kStages; ++s) {
+      if (s > 0) {
+        stages[s] = stages[s - 1];
+        stages[s].advance();
+      }
+      barrier_wait(ring.full(stages[s].stage), stages[s].parity);
+    }
+#pragma unroll
+    for (int m = 0; m < kPer; ++m) {
+      const std::uint32_t of_rows =
+          ring.weight_steps(consumer * kPer + m) + (warp * 16 + lane / 4) * 4;
+      const float weight_step[2] = {read_float(of_rows), read_float(of_rows + 32)};
+#pragma unroll
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        std::int32_t sums[kChunk / 2];
+        products_fence();
+#pragma unroll
+        for (std::uint32_t s = 0; s < kStages; ++s) start(stages[s], m, chunk, s > 0, sums);
+        products_commit();
+        products_wait();
+        add(m, chunk, sums, weight_step, acc);
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (std::uint32_t s = 0; s < kStages; ++s, ring.advance())
+      if (lane == 0) barrier_arrive(ring.empty(ring.stage));
+  }
+
   // acc = products of the ring's next n blocks.
   __device__ __forceinline__ void accumulate(std::uint32_t n, float (&acc)[kPer][kTokens / 2]) {
 #pragma unroll
     for (int m = 0; m < kPer; ++m)
 #pragma unroll
       for (float& each : acc[m]) each = 0;
-    for (std::uint32_t u = 0; u < n; ++u) {
-      barrier_wait(ring.full(ring.stage), ring.parity);
-#pragma unroll
-      for (int m = 0; m < kPer; ++m) {
-        const std::uint32_t of_rows =
-            ring.weight_steps(consumer * kPer + m) + (warp * 16 + lane / 4) * 4;
-        const float weight_step[2] = {read_float(of_rows), read_float(of_rows + 32)};
-#pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
-          std::int32_t sums[kChunk / 2];
-          multiply(m, chunk, sums);
-          add(m, chunk, sums, weight_step, acc);
-        }
-      }
-      __syncwarp();
-      if (lane == 0) barrier_arrive(ring.empty(ring.stage));
-      ring.advance();
-    }
+    for (std::uint32_t u = kTogether; u <= n; u += kTogether) accumulate_stages<kTogether>(acc);
+    if constexpr (kTogether == 2)
+      if (n % 2 != 0) accumulate_stages<1>(acc);
   }
 
   // The same of all n blocks, whose parts of `part` blocks are added in their order.

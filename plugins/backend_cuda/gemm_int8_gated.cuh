@@ -81,14 +81,16 @@ struct GatedConsumer {
 
   // Eight rows of gate, the same of up: matrix lane / 8 is rows of gate, of up, of gate 16 inputs
   // further, of up there.
-  __device__ __forceinline__ void load(std::uint32_t (&weights)[4][4]) const {
+  __device__ __forceinline__ void load(const GatedRing<kTokens>& from,
+                                       std::uint32_t (&weights)[4][4]) const {
     const std::uint32_t matrix = lane / 8;
     const std::uint32_t row = lane % 8;
-    const std::uint32_t at =
-        ring.weights(consumer) + (matrix % 2 * kHalfRows + warp * 8 + row) * kInt8Cols;
+    // Rows begin at multiples of 128, so steps of 32 inputs are bits of the address.
+    const std::uint32_t at = from.weights(consumer) +
+                             (matrix % 2 * kHalfRows + warp * 8 + row) * kInt8Cols +
+                             ((matrix / 2) ^ row) * 16;
 #pragma unroll
-    for (std::uint32_t j = 0; j < 4; ++j)
-      load_matrices(at + ((2 * j + matrix / 2) ^ row) * 16, weights[j]);
+    for (std::uint32_t j = 0; j < 4; ++j) load_matrices(at ^ (32 * j), weights[j]);
   }
 
   // Of the warp's rows of gate, or of up.
@@ -96,17 +98,17 @@ struct GatedConsumer {
     return read_float(ring.weight_steps(consumer) + (half * kHalfRows + warp * 8 + lane / 4) * 4);
   }
 
-  // Adds the stage's products of kRows input rows from `row`.
+  // sums = products of the stage's weights and kRows input rows from `row`, plus sums where `adds`.
   template <int kRows>
-  __device__ __forceinline__ void add_products(int row, const std::uint32_t (&weights)[4][4],
-                                               const float (&weight_step)[2],
-                                               float (&acc)[kTokens / 2]) const {
-    std::int32_t sums[kRows / 2];
-    const std::uint64_t panel = swizzled_operand(ring.panel() + row * kInt8Cols);
+  __device__ __forceinline__ void multiply(const GatedRing<kTokens>& from, int row, bool adds,
+                                           std::int32_t (&sums)[kRows / 2]) const {
+    std::uint32_t weights[4][4];
+    load(from, weights);
+    const std::uint64_t panel = swizzled_operand(from.panel() + row * kInt8Cols);
     products_fence();
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      IntegerProduct<kRows>::run(sums, weights[j], panel + kOperandStep * j, j > 0);
+      IntegerProduct<kRows>::run(sums, weights[j], panel + kOperandStep * j, adds || j > 0);
     products_commit();
     products_wait();
     // Products read their registers until here.
@@ -114,6 +116,16 @@ struct GatedConsumer {
     for (int j = 0; j < 4; ++j)
       asm volatile("" ::"r"(weights[j][0]), "r"(weights[j][1]), "r"(weights[j][2]),
                    "r"(weights[j][3]));
+  }
+
+  // Adds products of kRows input rows from `row`, of stages that share a step.
+  template <int kRows, std::uint32_t kStages>
+  __device__ __forceinline__ void add_products(const GatedRing<kTokens> (&stages)[kStages], int row,
+                                               const float (&weight_step)[2],
+                                               float (&acc)[kTokens / 2]) const {
+    std::int32_t sums[kRows / 2];
+#pragma unroll
+    for (std::uint32_t s = 0; s < kStages; ++s) multiply<kRows>(stages[s], row, s > 0, sums);
 #pragma unroll
     for (int t = 0; t < kRows / 8; ++t) {
       const int at = row / 8 + t;
@@ -126,24 +138,38 @@ struct GatedConsumer {
     }
   }
 
+  // acc += products of the ring's next kStages stages, which share a step.
+  template <std::uint32_t kStages>
+  __device__ __forceinline__ void accumulate_stages(float (&acc)[kTokens / 2]) {
+    GatedRing<kTokens> stages[kStages];
+    stages[0] = ring;
+#pragma unroll
+    for (std::uint32_t s = 0; s < kStages; ++s) {
+      if (s > 0) {
+        stages[s] = stages[s - 1];
+        stages[s].advance();
+      }
+      barrier_wait(ring.full(stages[s].stage), stages[s].parity);
+    }
+    const float weight_step[2] = {step_of(0), step_of(1)};
+#pragma unroll
+    for (int row = 0; row + kChunk <= kTokens; row += kChunk)
+      add_products<kChunk>(stages, row, weight_step, acc);
+    if constexpr (kTokens % kChunk > 0)
+      add_products<kTokens % kChunk>(stages, kTokens - kTokens % kChunk, weight_step, acc);
+    __syncwarp();
+#pragma unroll
+    for (std::uint32_t s = 0; s < kStages; ++s, ring.advance())
+      if (lane == 0) barrier_arrive(ring.empty(ring.stage));
+  }
+
   // acc = products of the ring's next n blocks.
   __device__ __forceinline__ void accumulate(std::uint32_t n, float (&acc)[kTokens / 2]) {
+    static_assert(kGatedStepCols == 2 * kInt8Cols);
 #pragma unroll
     for (float& each : acc) each = 0;
-    for (std::uint32_t u = 0; u < n; ++u) {
-      barrier_wait(ring.full(ring.stage), ring.parity);
-      std::uint32_t weights[4][4];
-      load(weights);
-      const float weight_step[2] = {step_of(0), step_of(1)};
-#pragma unroll
-      for (int row = 0; row + kChunk <= kTokens; row += kChunk)
-        add_products<kChunk>(row, weights, weight_step, acc);
-      if constexpr (kTokens % kChunk > 0)
-        add_products<kTokens % kChunk>(kTokens - kTokens % kChunk, weights, weight_step, acc);
-      __syncwarp();
-      if (lane == 0) barrier_arrive(ring.empty(ring.stage));
-      ring.advance();
-    }
+    for (std::uint32_t u = 2; u <= n; u += 2) accumulate_stages<2>(acc);
+    if (n % 2 != 0) accumulate_stages<1>(acc);
   }
 };
 

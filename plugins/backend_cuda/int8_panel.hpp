@@ -19,8 +19,9 @@ struct Int8Panel {
   float* steps = nullptr;
   std::uint32_t n_rows = 0;
   std::uint32_t n_cols = 0;
-  std::uint32_t padded_rows = 0;  // of a block: all rows, rounded up to 8
-  std::uint32_t first_row = 0;    // the product takes rows [first_row, first_row + n_rows)
+  std::uint32_t padded_rows = 0;        // of a block: all rows, rounded up to 8
+  std::uint32_t step_cols = kInt8Cols;  // inputs that share a step: or kGatedStepCols
+  std::uint32_t first_row = 0;          // the product takes rows [first_row, first_row + n_rows)
 
   /// Rows of both arrays, all blocks together.
   static constexpr std::uint64_t block_rows(std::uint64_t rows, std::uint32_t cols) {

@@ -1,4 +1,4 @@
-// Packed weights to int8 of one step for 128 inputs of a row. Runs once per weight at load.
+// Packed weights to int8 of one step for 128 or 256 inputs of a row. Runs once per weight at load.
 #include "cuda_check.hpp"
 #include "gemm_common.cuh"
 #include "gemm_int8.hpp"
@@ -7,31 +7,38 @@
 namespace dllm::cuda {
 namespace {
 
+// Values of a lane: [step of 16 inputs][pair][neighbour]; zeros where the unit does not exist.
+template <Form kForm>
+__device__ void load_values(const Packed& from, std::uint32_t tile, std::uint32_t unit,
+                            float (&values)[4][4][2], float (&largest)[2]) {
+  Unit<kForm> packed = {};
+  const bool there = unit < from.n_units();
+  if (there) packed.load(from.units + from.unit_offset(tile, unit), static_cast<int>(threadIdx.x));
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+#pragma unroll
+    for (int p = 0; p < 4; ++p) {
+      const std::uint32_t word = there ? packed.pair(j, p) : 0;
+      const float2 two = __half22float2(*reinterpret_cast<const __half2*>(&word));
+      values[j][p][0] = two.x;
+      values[j][p][1] = two.y;
+      largest[p % 2] = Larger{}(fabsf(two.x), Larger{}(fabsf(two.y), largest[p % 2]));
+    }
+}
+
 // A warp makes 16 rows of a block, of two units.
 template <Form kForm>
 __global__ void quantise(Packed from, Int8Weights to) {
   const std::uint32_t lane = threadIdx.x;
   const std::uint32_t tile = blockIdx.y * kBlockUnits + threadIdx.y;  // of 16 rows
   const std::uint32_t block = blockIdx.x;                             // of 128 inputs
-  float values[2][4][4][2];   // [unit][step of 16 inputs][pair][neighbour]
+  float values[2][4][4][2];
   float largest[2] = {0, 0};  // of rows g and g + 8; NaN where a weight is, and then the step
-#pragma unroll
-  for (std::uint32_t u = 0; u < 2; ++u) {
-    Unit<kForm> unit = {};
-    const bool there = 2 * block + u < from.n_units();
-    if (there)
-      unit.load(from.units + from.unit_offset(tile, 2 * block + u), static_cast<int>(lane));
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-#pragma unroll
-      for (int p = 0; p < 4; ++p) {
-        const std::uint32_t word = there ? unit.pair(j, p) : 0;
-        const float2 two = __half22float2(*reinterpret_cast<const __half2*>(&word));
-        values[u][j][p][0] = two.x;
-        values[u][j][p][1] = two.y;
-        largest[p % 2] = Larger{}(fabsf(two.x), Larger{}(fabsf(two.y), largest[p % 2]));
-      }
-  }
+  if (to.step_cols == kGatedStepCols)  // the other block that has the step
+    for (std::uint32_t u = 0; u < 2; ++u)
+      load_values<kForm>(from, tile, 2 * (block ^ 1) + u, values[u], largest);
+  for (std::uint32_t u = 0; u < 2; ++u)
+    load_values<kForm>(from, tile, 2 * block + u, values[u], largest);
   const std::uint64_t first_row =
       (std::uint64_t{blockIdx.y} * int8_blocks(from.n_cols) + block) * kBlockRows;
   float inverse[2];

@@ -117,6 +117,9 @@ constexpr std::optional<Form> form_of(DType dtype) {
 /// int8 weights: blocks of 64 rows by 128 inputs, row by row, inputs ascending,
 /// with a float for each of a block's rows.
 constexpr std::uint32_t kInt8Cols = 128;
+/// Inputs that share a step where gate and up are multiplied: half the work of bringing integer
+/// sums into f32. Each of the two blocks has it.
+constexpr std::uint32_t kGatedStepCols = 256;
 constexpr std::uint32_t int8_blocks(std::uint32_t cols) {
   return (cols + kInt8Cols - 1) / kInt8Cols;
 }
@@ -125,6 +128,7 @@ constexpr std::uint32_t int8_blocks(std::uint32_t cols) {
 struct Int8Weights {
   std::int8_t* codes = nullptr;
   float* steps = nullptr;
+  std::uint32_t step_cols = kInt8Cols;  // inputs that share a step: kInt8Cols or kGatedStepCols
 };
 
 /// A packed matrix as kernels see it. Device pointers, borrowed.

@@ -67,16 +67,19 @@ __device__ __forceinline__ void store(const Panel& panel, std::uint32_t k, const
                                                                        words[3]};
 }
 
-// The same, by all lanes of a warp: 16 neighbours have what shares a step.
+// The same, by all lanes of a warp: 16 neighbours, or all, have what shares a step.
 __device__ __forceinline__ void store(const Int8Panel& panel, std::uint32_t k, const Chunk& chunk,
                                       float factor) {
   constexpr int kLanes = kInt8Cols / kChunk;
+  static_assert(kGatedStepCols == 32 * kChunk);
   RowSize size;
 #pragma unroll
   for (const float value : chunk.values) size.look(value * factor);
 #pragma unroll
   for (int offset = 1; offset < kLanes; offset *= 2)
     size.largest = max(size.largest, __shfl_xor_sync(0xFFFFFFFFu, size.largest, offset));
+  if (panel.step_cols == kGatedStepCols)
+    size.largest = max(size.largest, __shfl_xor_sync(0xFFFFFFFFu, size.largest, kLanes));
   if (k >= int8_blocks(panel.n_cols) * kInt8Cols) return;
   const Int8Step step(__uint_as_float(size.largest));
   unsigned codes[kChunk];

@@ -30,18 +30,18 @@ void upload_whole(DeviceMemory& to, const void* from, cudaStream_t stream, const
 }  // namespace
 
 // The packed units are read once more and given back.
-void Matrix::keep_int8(cudaStream_t stream) {
+void Matrix::keep_int8(std::uint32_t step_cols, cudaStream_t stream) {
   DeviceMemory codes(packed_.int8_rows() * kInt8Cols, "weight " + name());
   steps_memory_ = DeviceMemory(packed_.int8_rows() * sizeof(float), "weight " + name());
-  packed_.int8 = {codes.as<std::int8_t>(), steps_memory_.as<float>()};
+  packed_.int8 = {codes.as<std::int8_t>(), steps_memory_.as<float>(), step_cols};
   launch_quantise(packed_, packed_.int8, stream);
   cuda_check(cudaStreamSynchronize(stream), "rounding a weight to int8");
   memory_ = std::move(codes);
   packed_.units = nullptr;
 }
 
-Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Way way, Staging& staging,
-               cudaStream_t stream)
+Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Way way, std::uint32_t step_cols,
+               Staging& staging, cudaStream_t stream)
     : Weight(tensor.name, tensor.dtype, rows_of(tensor), cols_of(tensor)) {
   packed_ = packed_shape(tensor);
   memory_ = DeviceMemory(packed_.bytes(), "weight " + tensor.name);
@@ -87,7 +87,7 @@ Matrix::Matrix(const GgufFile& file, const TensorInfo& tensor, Way way, Staging&
   }
   cuda_check(cudaStreamSynchronize(stream), "packing a weight");
   file.release_pages(tensor);
-  if (way == Way::int8) keep_int8(stream);
+  if (way == Way::int8) keep_int8(step_cols, stream);
 }
 
 Vector::Vector(const GgufFile& file, const TensorInfo& tensor, cudaStream_t stream)

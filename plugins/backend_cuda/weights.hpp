@@ -28,12 +28,12 @@ class Matrix final : public Weight {
  public:
   /// Uploads the tensor in pieces, packs each on the device, lets go of the mapping's pages.
   /// For products of int8 it keeps int8 weights instead of the packed ones they are made from.
-  Matrix(const GgufFile& file, const TensorInfo& tensor, Way way, Staging& staging,
-         cudaStream_t stream);
+  Matrix(const GgufFile& file, const TensorInfo& tensor, Way way, std::uint32_t step_cols,
+         Staging& staging, cudaStream_t stream);
   const Packed& packed() const noexcept { return packed_; }
 
  private:
-  void keep_int8(cudaStream_t stream);
+  void keep_int8(std::uint32_t step_cols, cudaStream_t stream);
 
   DeviceMemory memory_;        // of packed units, or of int8 codes
   DeviceMemory steps_memory_;  // of the latter
