@@ -90,9 +90,7 @@ struct Consumer {
         unpack(operand);
         start(operand, u > 0, acc);
         products_wait();
-        __syncwarp();
-        if (lane == 0) barrier_arrive(ring.empty(ring.stage));
-        ring.advance();
+        let_go<1>(ring, lane);
       }
     }
   }

@@ -19,6 +19,24 @@ __device__ __forceinline__ float read_float(std::uint32_t at) {
   return value;
 }
 
+// What integer sums of kRows input rows from `row` add to f32 sums. `steps`: of the tile's input
+// rows, in shared memory.
+template <int kRows, int kTokens>
+__device__ __forceinline__ void add_integer_sums(const std::int32_t (&sums)[kRows / 2], int row,
+                                                 const float (&weight_step)[2], std::uint32_t steps,
+                                                 float (&acc)[kTokens]) {
+#pragma unroll
+  for (int t = 0; t < kRows / 8; ++t) {
+    const int n = row / 8 + t;
+    const float2 step = scales_of(steps, n);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float product = static_cast<float>(sums[4 * t + i]) * weight_step[i / 2];
+      acc[4 * n + i] = fmaf(product, i % 2 == 0 ? step.x : step.y, acc[4 * n + i]);
+    }
+  }
+}
+
 template <int kTokens, int kPer, Kind kKind>
 struct Int8Consumer {
   // Input rows whose integer sums are held at once, as registers allow.
@@ -46,35 +64,11 @@ struct Int8Consumer {
                                   adds || j > 0);
   }
 
-  // What they add to the sums of all inputs.
-  __device__ __forceinline__ void add(int m, int chunk, const std::int32_t (&sums)[kChunk / 2],
-                                      const float (&weight_step)[2],
-                                      float (&acc)[kPer][kTokens / 2]) const {
-#pragma unroll
-    for (int t = 0; t < kChunk / 8; ++t) {
-      const int n = chunk * (kChunk / 8) + t;
-      const float2 step = scales_of(ring.steps(), n);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float product = static_cast<float>(sums[4 * t + i]) * weight_step[i / 2];
-        acc[m][4 * n + i] = fmaf(product, i % 2 == 0 ? step.x : step.y, acc[m][4 * n + i]);
-      }
-    }
-  }
-
   // acc += products of the ring's next kStages stages, which share a step.
   template <std::uint32_t kStages>
   __device__ __forceinline__ void accumulate_stages(float (&acc)[kPer][kTokens / 2]) {
     AnyRing stages[kStages];
-    stages[0] = ring;
-#pragma unroll
-    for (std::uint32_t s = 0; s < kStages; ++s) {
-      if (s > 0) {
-        stages[s] = stages[s - 1];
-        stages[s].advance();
-      }
-      barrier_wait(ring.full(stages[s].stage), stages[s].parity);
-    }
+    wait_for_stages(ring, stages);
 #pragma unroll
     for (int m = 0; m < kPer; ++m) {
       const std::uint32_t of_rows =
@@ -88,13 +82,10 @@ struct Int8Consumer {
         for (std::uint32_t s = 0; s < kStages; ++s) start(stages[s], m, chunk, s > 0, sums);
         products_commit();
         products_wait();
-        add(m, chunk, sums, weight_step, acc);
+        add_integer_sums<kChunk>(sums, chunk * kChunk, weight_step, ring.steps(), acc[m]);
       }
     }
-    __syncwarp();
-#pragma unroll
-    for (std::uint32_t s = 0; s < kStages; ++s, ring.advance())
-      if (lane == 0) barrier_arrive(ring.empty(ring.stage));
+    let_go<kStages>(ring, lane);
   }
 
   // acc = products of the ring's next n blocks.

@@ -126,41 +126,21 @@ struct GatedConsumer {
     std::int32_t sums[kRows / 2];
 #pragma unroll
     for (std::uint32_t s = 0; s < kStages; ++s) multiply<kRows>(stages[s], row, s > 0, sums);
-#pragma unroll
-    for (int t = 0; t < kRows / 8; ++t) {
-      const int at = row / 8 + t;
-      const float2 step = scales_of(ring.steps(), at);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float product = static_cast<float>(sums[4 * t + i]) * weight_step[i / 2];
-        acc[4 * at + i] = fmaf(product, i % 2 == 0 ? step.x : step.y, acc[4 * at + i]);
-      }
-    }
+    add_integer_sums<kRows>(sums, row, weight_step, ring.steps(), acc);
   }
 
   // acc += products of the ring's next kStages stages, which share a step.
   template <std::uint32_t kStages>
   __device__ __forceinline__ void accumulate_stages(float (&acc)[kTokens / 2]) {
     GatedRing<kTokens> stages[kStages];
-    stages[0] = ring;
-#pragma unroll
-    for (std::uint32_t s = 0; s < kStages; ++s) {
-      if (s > 0) {
-        stages[s] = stages[s - 1];
-        stages[s].advance();
-      }
-      barrier_wait(ring.full(stages[s].stage), stages[s].parity);
-    }
+    wait_for_stages(ring, stages);
     const float weight_step[2] = {step_of(0), step_of(1)};
 #pragma unroll
     for (int row = 0; row + kChunk <= kTokens; row += kChunk)
       add_products<kChunk>(stages, row, weight_step, acc);
     if constexpr (kTokens % kChunk > 0)
       add_products<kTokens % kChunk>(stages, kTokens - kTokens % kChunk, weight_step, acc);
-    __syncwarp();
-#pragma unroll
-    for (std::uint32_t s = 0; s < kStages; ++s, ring.advance())
-      if (lane == 0) barrier_arrive(ring.empty(ring.stage));
+    let_go<kStages>(ring, lane);
   }
 
   // acc = products of the ring's next n blocks.

@@ -17,13 +17,7 @@ __global__ void __launch_bounds__(128 * (1 + kGatedConsumers), 1)
   extern __shared__ std::uint8_t memory[];
   GatedRing<kTokens> ring;
   ring.base = (shared_address(memory) + kAlignment - 1) / kAlignment * kAlignment;
-  if (threadIdx.x == 0) {
-    for (std::uint32_t s = 0; s < Int8Sizes<kTokens, kGatedConsumers>::kStages; ++s) {
-      barrier_init(ring.full(s), 1);
-      barrier_init(ring.empty(s), 4 * kGatedConsumers);
-    }
-    barrier_init_fence();
-  }
+  begin_ring(ring, 4 * kGatedConsumers);
   if (threadIdx.x < kTokens)
     asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(ring.ones() + 4 * threadIdx.x), "f"(1.0f)
                  : "memory");

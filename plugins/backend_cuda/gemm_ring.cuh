@@ -112,13 +112,44 @@ __device__ __forceinline__ void fill_stages(AnyRing& ring, std::uint32_t n, bool
   }
 }
 
-// A consuming warp lets go of n stages that hold nothing for it.
+/// By all threads of a block, before the ring is used. `n_warps`: that consume.
+template <typename AnyRing>
+__device__ __forceinline__ void begin_ring(const AnyRing& ring, std::uint32_t n_warps) {
+  if (threadIdx.x == 0) {
+    for (std::uint32_t s = 0; s < ring.n_stages; ++s) {
+      barrier_init(ring.full(s), 1);
+      barrier_init(ring.empty(s), n_warps);
+    }
+    barrier_init_fence();
+  }
+}
+
+/// A consuming warp waits for the ring's next stages; `stages`: the ring at each of them.
+template <typename AnyRing, std::uint32_t kStages>
+__device__ __forceinline__ void wait_for_stages(const AnyRing& ring, AnyRing (&stages)[kStages]) {
+  AnyRing at = ring;
+#pragma unroll
+  for (std::uint32_t s = 0; s < kStages; ++s, at.advance()) {
+    stages[s] = at;
+    barrier_wait(at.full(at.stage), at.parity);
+  }
+}
+
+/// It lets go of them.
+template <std::uint32_t kStages, typename AnyRing>
+__device__ __forceinline__ void let_go(AnyRing& ring, int lane) {
+  __syncwarp();  // the other lanes' reads, too, come before the arrival
+#pragma unroll
+  for (std::uint32_t s = 0; s < kStages; ++s, ring.advance())
+    if (lane == 0) barrier_arrive(ring.empty(ring.stage));
+}
+
+/// It lets go of n stages that hold nothing for it.
 template <typename AnyRing>
 __device__ __forceinline__ void skip_stages(AnyRing& ring, std::uint32_t n, int lane) {
-  for (; n > 0; --n, ring.advance()) {
+  for (; n > 0; --n) {
     barrier_wait(ring.full(ring.stage), ring.parity);
-    __syncwarp();
-    if (lane == 0) barrier_arrive(ring.empty(ring.stage));
+    let_go<1>(ring, lane);
   }
 }
 

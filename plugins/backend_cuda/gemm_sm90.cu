@@ -29,13 +29,7 @@ __global__ void __launch_bounds__(128 * (1 + kConsumers), 1)
   ring.base = (shared_address(memory) + kAlignment - 1) / kAlignment * kAlignment;
   ring.n_stages = plan.n_stages;
   ring.block_bytes = plan.block_bytes;
-  if (threadIdx.x == 0) {
-    for (std::uint32_t s = 0; s < plan.n_stages; ++s) {
-      barrier_init(ring.full(s), 1);
-      barrier_init(ring.empty(s), 4 * kConsumers);
-    }
-    barrier_init_fence();
-  }
+  begin_ring(ring, 4 * kConsumers);
   __syncthreads();
   let_successor_start();
   if (threadIdx.x < 128) {
