@@ -63,7 +63,7 @@ void CudaBackend::note_reader(WeightRole role, const Matrix& matrix) {
 }
 
 std::optional<Way> CudaBackend::way_of_reader(std::uint32_t n_cols) const {
-  if (mode_ != Products::mixed) return way_of(mode_, DType::f16);
+  if (mode_ != Products::mixed) return mode_ == Products::int8 ? Way::int8 : Way::f16;
   const auto found = reader_ways_.find(n_cols);
   return found == reader_ways_.end() ? std::nullopt : found->second;
 }

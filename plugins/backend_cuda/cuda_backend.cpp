@@ -195,7 +195,7 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
   }
   if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor, stream_.get());
   require_memory(packed_shape(tensor).bytes(), what);
-  auto matrix = std::make_unique<Matrix>(*file, tensor, way_of(mode_, tensor.dtype),
+  auto matrix = std::make_unique<Matrix>(*file, tensor, way_of(mode_, tensor, role),
                                          step_cols_of(role), staging_, stream_.get());
   note_reader(role, *matrix);
   return matrix;
@@ -231,8 +231,7 @@ void CudaBackend::forget_prepared(const Rows& rows) {
 }
 
 void CudaBackend::reserve_gemm_work(std::uint64_t n_rows) {
-  grow(gemm_work_, launches_at_once() * gemm_work_floats(gemm_device_, n_rows) * sizeof(float),
-       "parts of products");
+  grow(gemm_work_, gemm_work_floats(gemm_device_, n_rows) * sizeof(float), "parts of products");
 }
 
 void CudaBackend::embed(const Weight& table, const IndexList& ids, TensorView out) {

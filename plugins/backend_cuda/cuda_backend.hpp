@@ -131,9 +131,6 @@ class CudaBackend final : public Backend {
   Rows hidden_rows(DeviceMemory& memory, std::uint32_t n_rows, std::uint32_t n_cols);
   Inputs hidden_inputs(const Matrix& gate, const Matrix& up, const Matrix& down, const Weight& norm,
                        float eps, TensorView x);
-  static constexpr std::uint32_t kMostLaunches = 2;
-  /// Of one call's products, whose parts are in memory at once.
-  std::uint32_t launches_at_once() const { return mode_ == Products::mixed ? kMostLaunches : 1; }
   void reserve_gemm_work(std::uint64_t n_rows);
   /// `may_wait`: whether the results are read through rows_of() and its like alone.
   void multiply(std::span<const Product> products, const Inputs& inputs, bool may_wait);

@@ -1,6 +1,5 @@
 // Products in the ways that their weights take: what a product reads is made in their forms.
 #include <algorithm>
-#include <array>
 
 #include "cuda_backend.hpp"
 #include "cuda_check.hpp"
@@ -51,31 +50,31 @@ Inputs CudaBackend::inputs_for(std::span<const Product> products, const SummedRo
   if (is_prepared && some_int8 == all_int8 && (prepared_.way == Way::int8) == all_int8)
     return prepared_.inputs.rows(0, rows.n_rows);
   Inputs inputs;
-  if (some_int8) place_input(input_, Way::int8, rows.n_rows, rows.n_cols, inputs);
-  if (!all_int8) place_input(input_, Way::f16, rows.n_rows, rows.n_cols, inputs);
-  launch_prepare(x, norm, eps, inputs, stream_.get());
+  SummedRows from = x;
+  for (const Way way : {Way::int8, Way::f16}) {
+    if (way == Way::int8 ? !some_int8 : all_int8) continue;
+    Inputs one;
+    place_input(input_, way, rows.n_rows, rows.n_cols, one);
+    launch_prepare(from, norm, eps, one, stream_.get());
+    from.sums = {};  // the rows hold them now
+    if (way == Way::int8) inputs.int8 = one.int8;
+    if (way == Way::f16) inputs.f16 = one.f16;
+  }
   return inputs;
 }
 
-// One launch of each way, whose parts lie one after the other, before sums are added.
+// Launch by launch; what the last of them leaves to be added may wait.
 void CudaBackend::multiply(std::span<const Product> products, const Inputs& inputs, bool may_wait) {
-  const std::uint64_t n_rows = inputs.n_rows();
   while (!products.empty()) {
+    const std::span<const Product> now = one_launch(products);
     sums_.settle_all();
-    reserve_gemm_work(n_rows);
+    reserve_gemm_work(inputs.n_rows());
     auto* work = gemm_work_.as<float>();
-    std::array<SummedRows, kMostLaunches * kMost> results = {};
-    auto next = results.begin();
-    for (std::uint32_t i = 0; i < launches_at_once() && !products.empty(); ++i) {
-      const std::span<const Product> now = one_launch(products);
-      const GemmResults some =
-          is_int8(now[0]) ? launch_gemm_int8(now, inputs.int8, work, gemm_device_, stream_.get())
-                          : launch_gemm(now, inputs.f16, work, gemm_device_, stream_.get());
-      next = std::copy(some.begin(), some.end(), next);
-      work += gemm_work_floats(gemm_device_, n_rows);
-      products = products.subspan(now.size());
-    }
-    sums_.add(results, may_wait);
+    sums_.add(is_int8(now[0])
+                  ? launch_gemm_int8(now, inputs.int8, work, gemm_device_, stream_.get())
+                  : launch_gemm(now, inputs.f16, work, gemm_device_, stream_.get()),
+              may_wait);
+    products = products.subspan(now.size());
   }
 }
 

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "dllm/dtype.hpp"
+#include "dllm/backend.hpp"
+#include "dllm/gguf.hpp"
 
 namespace dllm::cuda {
 
@@ -14,23 +15,20 @@ namespace dllm::cuda {
 ///        (gemm_int8.hpp; compute capability 9.0)
 enum class Way : std::uint8_t { f16, int8 };
 
-/// The backend option `products`. mixed: int8 for types that lose less by it than llama.cpp's
-/// products of the same file do (docs/accuracy.md), f16 for the others.
+/// The backend option `products`. mixed: int8 where a model loses less by it than by llama.cpp's
+/// products of the same file, f16 elsewhere.
 enum class Products : std::uint8_t { f16, int8, mixed };
-
-/// The way of a matrix of this type.
-constexpr Way way_of(Products products, DType type) {
-  if (products == Products::mixed) return type == DType::q4_k ? Way::int8 : Way::f16;
-  return products == Products::int8 ? Way::int8 : Way::f16;
-}
 
 constexpr const char* name_of(Products products) {
   return products == Products::int8 ? "int8" : products == Products::mixed ? "mixed" : "f16";
 }
 
-/// Whether some types are multiplied in this way.
+/// Whether some matrices are multiplied in this way.
 constexpr bool takes(Products products, Way way) {
-  return products == Products::mixed || way_of(products, DType::f16) == way;
+  return products == Products::mixed || (products == Products::int8) == (way == Way::int8);
 }
+
+/// The way of a matrix.
+Way way_of(Products products, const TensorInfo& tensor, WeightRole role);
 
 }  // namespace dllm::cuda

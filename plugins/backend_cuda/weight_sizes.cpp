@@ -56,7 +56,7 @@ std::uint64_t room_needed(std::span<const PlannedImport> imports, Products produ
       continue;
     }
     const Packed packed = packed_shape(*each.tensor);
-    if (way_of(products, each.tensor->dtype) == Way::int8) {
+    if (way_of(products, *each.tensor, each.role) == Way::int8) {
       weights +=
           allocated(packed.int8_rows() * kInt8Cols) + allocated(packed.int8_rows() * sizeof(float));
       source = std::max(source, allocated(packed.bytes()));

@@ -29,8 +29,9 @@ struct Upload {
 Upload upload_of(const TensorInfo& tensor);
 
 /// What importing all of these allocates: each weight for good, and the largest upload buffer.
-/// Allocations of a page of the device or more are rounded up to whole pages. Of types that become
-/// int8: int8 weights, and the largest packed one, which they are made from one after the other.
+/// Allocations of a page of the device or more are rounded up to whole pages. Of matrices that
+/// become int8: int8 weights, and the largest packed one, which they are made from one after the
+/// other.
 std::uint64_t room_needed(std::span<const PlannedImport> imports,
                           Products products = Products::f16);
 

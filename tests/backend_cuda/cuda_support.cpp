@@ -152,11 +152,10 @@ Rows FeedForward::oracle_added(const std::vector<float>& rows) const {
                        oracle_gated(gate_values(), up_values(), oracle_normed(rows)));
 }
 
-Rows rounded_to_int8(Rows rows) {
-  constexpr std::size_t kGroup = 128;
+Rows rounded_to_int8(Rows rows, std::size_t group) {
   for (auto& row : rows)
-    for (std::size_t begin = 0; begin < row.size(); begin += kGroup) {
-      const std::size_t end = std::min(begin + kGroup, row.size());
+    for (std::size_t begin = 0; begin < row.size(); begin += group) {
+      const std::size_t end = std::min(begin + group, row.size());
       float largest = 0;
       for (std::size_t i = begin; i < end; ++i)
         largest = std::max(largest, std::abs(static_cast<float>(row[i])));

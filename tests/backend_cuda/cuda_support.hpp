@@ -83,10 +83,11 @@ class FeedForward {
   std::unique_ptr<Weight> gate, up, down, norm;
 };
 
-/// Rows as int8 with a step for every 128 values, the largest over 127, represents them. Codes are
+/// Rows as int8 with a step for every `group` values, the largest over 127, represents them: 256 of
+/// what gate and up read and of column-split weights, else 128. Codes are
 /// found in f32: half of an even largest value lies on the border between 63 and 64, on either side
 /// of which the inverse's rounding brings it.
-Rows rounded_to_int8(Rows rows);
+Rows rounded_to_int8(Rows rows, std::size_t group = 128);
 /// What products of int8 may be off from those of rounded operands: an input that f32 makes a
 /// little larger or smaller than the oracle does may fall on the other side of a border.
 constexpr double kBorderError = 2e-4;

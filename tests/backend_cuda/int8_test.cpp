@@ -55,16 +55,21 @@ TEST_F(CudaInt8, NormLinearIsTheProductOfBothRounded) {
     const auto inputs = random_floats(std::size_t{each.n_rows} * each.n_in, 5, 3);
     const Rows normed =
         oracle_norm(to_rows(inputs, each.n_in), file.vector("norm"), static_cast<double>(kEps));
-    const auto w = file.import_to(backend(), "w");
     const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
     const auto x = fill(inputs, each.n_in);
     const auto out = backend().make_buffer(each.n_rows, each.n_out);
-    const std::vector<Projection> projections = {{w.get(), nullptr, out->rows(each.n_rows)}};
-    backend().norm_linear(x->rows(each.n_rows), norm.get(), kEps, projections);
-    const auto got = read(out->rows(each.n_rows));
-    const Rows want = oracle_linear(rounded_to_int8(file.decoded("w")), rounded_to_int8(normed));
-    EXPECT_LT(relative_error(got, want), each.n_rows < 33 ? 10 * kBorderError : kBorderError);
-    EXPECT_LT(relative_error(got, oracle_linear(file.decoded("w"), normed)), kInt8Error);
+    for (const WeightRole role : {WeightRole::head_split, WeightRole::column_split}) {
+      const std::size_t group = role == WeightRole::column_split ? 256 : 128;
+      SCOPED_TRACE("a step for " + std::to_string(group) + " weights");
+      const auto w = file.import_to(backend(), "w", role);
+      const std::vector<Projection> projections = {{w.get(), nullptr, out->rows(each.n_rows)}};
+      backend().norm_linear(x->rows(each.n_rows), norm.get(), kEps, projections);
+      const auto got = read(out->rows(each.n_rows));
+      const Rows want =
+          oracle_linear(rounded_to_int8(file.decoded("w"), group), rounded_to_int8(normed));
+      EXPECT_LT(relative_error(got, want), each.n_rows < 33 ? 10 * kBorderError : kBorderError);
+      EXPECT_LT(relative_error(got, oracle_linear(file.decoded("w"), normed)), kInt8Error);
+    }
   }
 }
 
@@ -118,7 +123,7 @@ TEST_F(CudaInt8, ProductsOfWholeCodesAreExact) {
     WeightFile file;
     file.add_matrix("w", to_rows(w.values(1.0F / 128), each.n_in));
     file.add_vector("norm", std::vector<float>(each.n_in, norm_of_one));
-    const auto weight = file.import_to(backend(), "w");
+    const auto weight = file.import_to(backend(), "w", WeightRole::head_split);
     const auto norm = file.import_to(backend(), "norm", WeightRole::replicated);
     const auto inputs = fill(x.values(1), each.n_in);
     std::vector<float> got(std::size_t{each.n_rows} * each.n_out);
@@ -182,9 +187,9 @@ TEST_F(CudaInt8, GatedMlpIsTheProductOfAllRounded) {
       const FeedForward layer(backend(), short_weights(ffn, kWidth, 1),
                               short_weights(ffn, kWidth, 2), short_weights(kWidth, ffn, 3));
       const auto inputs = random_floats(std::size_t{n_rows} * kWidth, 5, 3);
-      const Rows hidden =
-          oracle_gated(rounded_to_int8(layer.gate_values()), rounded_to_int8(layer.up_values()),
-                       rounded_to_int8(layer.oracle_normed(inputs)));
+      const Rows hidden = oracle_gated(rounded_to_int8(layer.gate_values(), 256),
+                                       rounded_to_int8(layer.up_values(), 256),
+                                       rounded_to_int8(layer.oracle_normed(inputs), 256));
       const Rows want =
           oracle_linear(rounded_to_int8(layer.down_values()), rounded_to_int8(hidden));
       EXPECT_LT(relative_error(layer.added(inputs), want), 10 * kBorderError);

@@ -1,6 +1,7 @@
-// products=mixed: Q4_K matrices are multiplied as int8, the others in binary16, whatever is beside
-// them. What each way computes is held to the bits of products=f16 and products=int8, and, where
-// one's result is the other's input, to the arithmetic that both promise.
+// products=mixed: some matrices are multiplied as int8, the others in binary16, whatever is beside
+// them (which: weight_sizes_test.cpp). What each way computes is held to the bits of products=f16
+// and products=int8, and, where one's result is the other's input, to the arithmetic that both
+// promise.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "attention_case.hpp"
 #include "cuda_support.hpp"
+#include "dllm/quant.hpp"
 
 namespace dllm::test {
 namespace {
@@ -16,25 +18,42 @@ namespace {
 constexpr std::uint32_t kMany = 1300;  // rows that fill every multiprocessor
 constexpr double kHalfError = 6e-4;    // of binary16 products (linear_test.cpp)
 
-bool is_int8(DType type) { return type == DType::q4_k; }
+// `sums_most`: row-split, with more inputs than outputs.
+bool is_int8(DType type, bool sums_most) {
+  return type == DType::q4_k || type == DType::q5_k ||
+         (sums_most && (type == DType::q6_k || type == DType::q8_0));
+}
 
-// Random Q4_K blocks whose scales and minima are whole numbers of 2^-9: weights of 11 bits, so that
-// packing them loses nothing before they are rounded to int8.
-std::vector<std::byte> short_q4_k(std::uint32_t n_rows, std::uint32_t n_cols, std::uint64_t seed) {
-  constexpr std::size_t kBlockBytes = 144;
-  std::vector<std::byte> blocks = random_blocks(DType::q4_k, n_rows, n_cols, seed);
-  for (std::size_t at = 0; at < blocks.size(); at += kBlockBytes)
-    for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {  // d and dmin, binary16: 0x1800
-      blocks[at + i] = std::byte{0x00};
-      blocks[at + i + 1] = std::byte{0x18};
+// Random blocks whose scales and minima are whole numbers of 2^-9, so few of them that weights have
+// 11 bits: packing them loses nothing before they are rounded to int8.
+std::vector<std::byte> short_blocks(DType type, std::uint32_t n_rows, std::uint32_t n_cols,
+                                    std::uint64_t seed) {
+  std::vector<std::byte> bytes = random_blocks(type, n_rows, n_cols, seed);
+  const std::size_t block_bytes = row_bytes(type, 256);
+  const auto write_half = [&](std::size_t at) {  // 2^-9
+    bytes[at] = std::byte{0x00};
+    bytes[at + 1] = std::byte{0x18};
+  };
+  for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+    if (type == DType::q6_k) {
+      for (std::size_t i = 192; i < 208; ++i) bytes[at + i] &= std::byte{63};  // scales
+      write_half(at + 208);
+    } else {  // Q4_K, Q5_K
+      write_half(at);
+      write_half(at + 2);
     }
-  return blocks;
+  }
+  return bytes;
+}
+
+std::vector<std::byte> short_q4_k(std::uint32_t n_rows, std::uint32_t n_cols, std::uint64_t seed) {
+  return short_blocks(DType::q4_k, n_rows, n_cols, seed);
 }
 
 void add_weight(WeightFile& file, const std::string& name, DType type, std::uint32_t n_rows,
                 std::uint32_t n_cols, std::uint64_t seed) {
-  if (is_int8(type)) {
-    file.add_blocks(name, type, n_rows, n_cols, short_q4_k(n_rows, n_cols, seed));
+  if (type == DType::q4_k || type == DType::q5_k || type == DType::q6_k) {
+    file.add_blocks(name, type, n_rows, n_cols, short_blocks(type, n_rows, n_cols, seed));
   } else {
     file.add(name, type, n_rows, n_cols, seed);
   }
@@ -58,25 +77,30 @@ class CudaMixed : public CudaTest {
   std::unique_ptr<Backend> f16_, int8_;
 };
 
-TEST_F(CudaMixed, ProductsAreThoseOfTheWayOfTheirType) {
+TEST_F(CudaMixed, ProductsAreThoseOfTheWayOfTheMatrix) {
   constexpr std::uint32_t kIn = 2048;
   constexpr std::uint32_t kOut = 150;
+  constexpr std::uint32_t kRows = 161;
+  const auto values = random_floats(std::size_t{kRows} * kIn, 5, 3);
   for (const DType type : all_types()) {
     WeightFile file;
     file.add("w", type, kOut, kIn, 1);
     file.add_vector("norm", random_floats(kIn, 4, 2));
-    for (const std::uint32_t n : {1U, 40U, 161U}) {
-      SCOPED_TRACE(std::string(dtype_name(type)) + ", rows " + std::to_string(n));
-      const auto values = random_floats(std::size_t{n} * kIn, 5, 3);
+    for (const WeightRole role :
+         {WeightRole::head_split, WeightRole::column_split, WeightRole::row_split}) {
+      SCOPED_TRACE(std::string(dtype_name(type)) + ", role " +
+                   std::to_string(static_cast<int>(role)));
       const auto logits = [&](Backend& backend) {
-        const auto w = file.import_to(backend, "w");
+        const auto w = file.import_to(backend, "w", role);
         const auto norm = file.import_to(backend, "norm", WeightRole::replicated);
         const auto x = make_filled(backend, values, kIn);
-        std::vector<float> out(std::size_t{n} * kOut);
-        backend.logits(x->rows(n), *norm, kEps, *w, out);
+        std::vector<float> out(std::size_t{kRows} * kOut);
+        backend.logits(x->rows(kRows), *norm, kEps, *w, out);
         return out;
       };
-      expect_same(logits(backend()), logits(is_int8(type) ? *int8_ : *f16_));
+      const bool int8 =
+          role != WeightRole::head_split && is_int8(type, role == WeightRole::row_split);
+      expect_same(logits(backend()), logits(int8 ? *int8_ : *f16_));
     }
   }
 }
@@ -96,7 +120,7 @@ class CudaMixedProjections : public CudaMixed {
     };
     add("q", DType::q4_k, kOut[0]);
     add("k", DType::q4_k, kOut[1]);
-    add("v", DType::q6_k, kOut[2]);
+    add("v", DType::iq4_xs, kOut[2]);
     add("r", DType::q4_k, 65);
     add("s", DType::q4_k, 64);
     file_.add_vector("norm", random_floats(kIn, 7, 2));
@@ -112,7 +136,7 @@ class CudaMixedProjections : public CudaMixed {
     std::vector<std::unique_ptr<Buffer>> out;
     std::vector<Projection> projections;
     for (const std::string& name : names) {
-      weights.push_back(file_.import_to(backend, name));
+      weights.push_back(file_.import_to(backend, name, WeightRole::row_split));
       biases.push_back(file_.import_to(backend, name + "_bias", WeightRole::replicated));
       out.push_back(backend.make_buffer(n, weights.back()->n_rows()));
       projections.push_back({weights.back().get(), biases.back().get(), out.back()->rows(n)});
@@ -203,19 +227,31 @@ FeedForward layer_of(Backend& backend, const Types& types, std::uint32_t width,
           }};
 }
 
+bool down_is_int8(const Types& types, std::uint32_t width, std::uint32_t n_ffn) {
+  return is_int8(types.down, n_ffn > width);
+}
+
 // What the layer adds, with what each way rounds.
 Rows want_of(const FeedForward& layer, const Types& types, const std::vector<float>& inputs) {
-  const auto product = [](const Rows& weights, DType type, const Rows& x) {
-    return is_int8(type) ? oracle_linear(rounded_to_int8(weights), rounded_to_int8(x))
-                         : oracle_linear(weights, x);
+  // A step for `group` inputs, for `weight_group` weights.
+  const auto product = [](const Rows& weights, bool int8, const Rows& x, std::size_t group,
+                          std::size_t weight_group) {
+    return int8 ? oracle_linear(rounded_to_int8(weights, weight_group), rounded_to_int8(x, group))
+                : oracle_linear(weights, x);
   };
+  const bool gate_int8 = is_int8(types.gate, false);
+  const bool up_int8 = is_int8(types.up, false);
+  const std::size_t group = gate_int8 && up_int8 ? 256 : 128;
   const Rows normed = layer.oracle_normed(inputs);
-  Rows hidden = product(layer.gate_values(), types.gate, normed);
-  const Rows up = product(layer.up_values(), types.up, normed);
+  Rows hidden = product(layer.gate_values(), gate_int8, normed, group, 256);
+  const Rows up = product(layer.up_values(), up_int8, normed, group, 256);
   for (std::size_t r = 0; r < hidden.size(); ++r)
     for (std::size_t j = 0; j < hidden[r].size(); ++j)
       hidden[r][j] = oracle_silu(hidden[r][j]) * up[r][j];
-  return product(layer.down_values(), types.down, hidden);
+  const Rows& down = layer.down_values();
+  const auto width = static_cast<std::uint32_t>(down.size());
+  return product(down, down_is_int8(types, width, static_cast<std::uint32_t>(down[0].size())),
+                 hidden, 128, 128);
 }
 
 std::string name_of(const Types& types) {
@@ -225,9 +261,11 @@ std::string name_of(const Types& types) {
 
 class CudaMixedLayer : public CudaMixed, public testing::WithParamInterface<Types> {
  protected:
-  static bool rounds_again() {
+  static constexpr std::uint32_t kWidth = 256;
+  static bool rounds_again(std::uint32_t ffn) {
     const Types& types = GetParam();
-    return is_int8(types.down) && !(is_int8(types.gate) && is_int8(types.up));
+    return down_is_int8(types, kWidth, ffn) &&
+           !(is_int8(types.gate, false) && is_int8(types.up, false));
   }
 
   // Against the oracle of all roundings to int8. What binary16 products are off by, e steps, puts a
@@ -236,10 +274,12 @@ class CudaMixedLayer : public CudaMixed, public testing::WithParamInterface<Type
   // so the error is sqrt(0.8 * 8.5e-4 * 9 / 127) = 7e-3 at most; if a product took the other way,
   // 1e-2 and more. That is so of many values: in one row of 256 five codes are on the other side,
   // or eight.
-  static double most_error() { return rounds_again() ? 7e-3 : 10 * kBorderError; }
+  static double most_error(std::uint32_t ffn) {
+    return rounds_again(ffn) ? 7e-3 : 10 * kBorderError;
+  }
   static std::vector<std::uint32_t> row_counts(std::uint32_t ffn) {
-    if (ffn > 8448) return {33};           // gate and up in binary16 are not split
-    if (rounds_again()) return {40, 161};  // rows alone: held to these (below)
+    if (ffn > 8448) return {33};              // gate and up in binary16 are not split
+    if (rounds_again(ffn)) return {40, 161};  // rows alone: held to these (below)
     return {1, 40, 161};
   }
 };
@@ -247,22 +287,22 @@ class CudaMixedLayer : public CudaMixed, public testing::WithParamInterface<Type
 INSTANTIATE_TEST_SUITE_P(Types, CudaMixedLayer,
                          testing::Values(Types{DType::q4_k, DType::q4_k, DType::q4_k},
                                          Types{DType::q4_k, DType::q4_k, DType::q6_k},
+                                         Types{DType::q5_k, DType::q5_k, DType::iq4_xs},
                                          Types{DType::q6_k, DType::q6_k, DType::q4_k},
-                                         Types{DType::q6_k, DType::q6_k, DType::q6_k},
-                                         Types{DType::q4_k, DType::q6_k, DType::q6_k},
-                                         Types{DType::q6_k, DType::q4_k, DType::q4_k},
-                                         Types{DType::q5_k, DType::q6_k, DType::q4_k}),
+                                         Types{DType::q6_k, DType::q6_k, DType::iq4_xs},
+                                         Types{DType::q4_k, DType::q6_k, DType::iq4_xs},
+                                         Types{DType::q6_k, DType::q5_k, DType::q6_k},
+                                         Types{DType::iq4_xs, DType::q6_k, DType::q4_k}),
                          [](const auto& info) { return name_of(info.param); });
 
 TEST_P(CudaMixedLayer, AgreesWithTheOracleOfItsWays) {
-  constexpr std::uint32_t kWidth = 256;
   for (const std::uint32_t ffn : {256U, 1280U, 8704U}) {
     const FeedForward layer = layer_of(backend(), GetParam(), kWidth, ffn);
     for (const std::uint32_t n_rows : row_counts(ffn)) {
       SCOPED_TRACE(std::to_string(n_rows) + " rows, " + std::to_string(ffn));
       const auto inputs = random_floats(std::size_t{n_rows} * kWidth, 5, 3);
       EXPECT_LT(relative_error(layer.added(inputs), want_of(layer, GetParam(), inputs)),
-                most_error());
+                most_error(ffn));
     }
   }
 }
@@ -285,7 +325,6 @@ void expect_few_rows_as_of_many(Backend& backend, const FeedForward& layer, std:
 }
 
 TEST_P(CudaMixedLayer, GivesFewRowsWhatItGivesMany) {
-  constexpr std::uint32_t kWidth = 256;
   for (const std::uint32_t ffn : {4096U, 12288U}) {
     SCOPED_TRACE(ffn);
     expect_few_rows_as_of_many(backend(), layer_of(backend(), GetParam(), kWidth, ffn), kWidth);
@@ -302,7 +341,7 @@ TEST_F(CudaMixed, LayersOfAnyWidthGiveFewRowsWhatTheyGiveMany) {
   }
 }
 
-TEST_F(CudaMixed, LayersWithoutQ4KAreThoseOfBinary16) {
+TEST_F(CudaMixed, LayersOfOtherTypesAreThoseOfBinary16) {
   constexpr std::uint32_t kWidth = 256;
   const Types types = {DType::q6_k, DType::q6_k, DType::f16};
   const auto values = random_floats(std::size_t{161} * kWidth, 5, 3);
@@ -398,7 +437,7 @@ TEST_F(CudaMixed, AttentionIsReadAsItsRowsAre) {
   constexpr std::uint32_t kOut = 64;
   WeightFile file;
   file.add("q4", DType::q4_k, kOut, kWidth, 4);
-  file.add("q6", DType::q6_k, kOut, kWidth, 5);
+  file.add("iq4", DType::iq4_xs, kOut, kWidth, 5);
   const auto spans = pack({50, 3, 107});
   const std::uint32_t n = spans.back().q_begin + spans.back().q_count;
   const auto attended = [&](Backend& backend, const std::vector<const char*>& readers) {
@@ -436,12 +475,12 @@ TEST_F(CudaMixed, AttentionIsReadAsItsRowsAre) {
     return results;
   };
   for (const std::vector<const char*>& readers :
-       std::vector<std::vector<const char*>>{{"q4"}, {"q6"}, {"q4", "q6"}}) {
+       std::vector<std::vector<const char*>>{{"q4"}, {"iq4"}, {"q4", "iq4"}}) {
     SCOPED_TRACE(readers.size() == 2 ? "both" : readers[0]);
     const auto mixed = make_products("mixed");  // that knows no other readers
     const auto got = attended(*mixed, readers);
-    if (readers.size() == 1 && readers[0] == std::string("q6"))
-      expect_same(got[0], attended(*f16_, {"q6"})[0]);
+    if (readers.size() == 1 && readers[0] == std::string("iq4"))
+      expect_same(got[0], attended(*f16_, {"iq4"})[0]);
   }
 }
 

@@ -31,7 +31,7 @@ std::uint64_t needed(const std::vector<TensorInfo>& tensors,
 // upload buffer holds all 256 rows of 144 bytes.
 TEST(CudaRoom, OfAMatrixIsItsPackedFormAndTheUploadBuffer) {
   EXPECT_EQ(needed({tensor_of(DType::q4_k, {256, 256})}), 256 * 256 * 5 / 8 + 256 * 144);
-  EXPECT_EQ(needed({tensor_of(DType::q6_k, {256, 64})}), 256 * 64 * 7 / 8 + 64 * 210);
+  EXPECT_EQ(needed({tensor_of(DType::q6_k, {256, 64})}), 256 * 64 * 9 / 8 + 64 * 210);
   EXPECT_EQ(needed({tensor_of(DType::f16, {64, 64})}), 2 * 64 * 64 * 2);
   // F32 weights become binary16; rows and inputs are filled up to 64.
   EXPECT_EQ(needed({tensor_of(DType::f32, {65, 1})}), 64 * 128 * 2 + 65 * 4);
@@ -59,32 +59,49 @@ TEST(CudaRoom, OfInt8WeightsIsTheirOwnAndTheLargestPackedMatrixOnce) {
   const TensorInfo large = tensor_of(DType::q6_k, {512, 100});
   const std::uint64_t int8 = 64 * 256 + 64 * 2 * 4 + 128 * 512 + 128 * 4 * 4;
   EXPECT_EQ(needed({small, large, small}, WeightRole::column_split, cuda::Products::int8),
-            int8 + 64 * 256 + 64 * 2 * 4 + 128 * 512 * 7 / 8 + 100 * 420);
+            int8 + 64 * 256 + 64 * 2 * 4 + 128 * 512 * 9 / 8 + 100 * 420);
   EXPECT_EQ(needed({small}, WeightRole::embedding, cuda::Products::int8), 64 * 144);
 }
 
-// Matrices of Q4_K as int8, made from one packed matrix at a time, the others packed.
-TEST(CudaRoom, OfMixedWeightsIsThatOfEachType) {
+// Some matrices as int8, made from one packed matrix at a time, the others packed.
+TEST(CudaRoom, OfMixedWeightsIsThatOfEachMatrix) {
   const TensorInfo int8 = tensor_of(DType::q4_k, {256, 64});
-  const TensorInfo f16 = tensor_of(DType::q6_k, {512, 100});
-  const std::uint64_t both = 64 * 256 + 64 * 2 * 4 + 128 * 512 * 7 / 8;
+  const TensorInfo f16 = tensor_of(DType::q5_0, {512, 100});
+  const std::uint64_t both = 64 * 256 + 64 * 2 * 4 + needed({f16}) - 100 * 352;
   EXPECT_EQ(needed({int8, f16}, WeightRole::column_split, cuda::Products::mixed),
-            both + 64 * 256 * 5 / 8 + 100 * 420);
+            both + 64 * 256 * 5 / 8 + 100 * 352);
   EXPECT_EQ(needed({f16}, WeightRole::column_split, cuda::Products::mixed), needed({f16}));
+  EXPECT_EQ(needed({int8}, WeightRole::head_split, cuda::Products::mixed), needed({int8}));
   EXPECT_EQ(needed({int8}, WeightRole::column_split, cuda::Products::mixed),
             needed({int8}, WeightRole::column_split, cuda::Products::int8));
 }
 
-// What the accuracy of docs/accuracy.md allows.
-TEST(CudaProducts, OfTypesAreMixedAsTheirErrorsAllow) {
+// What docs/accuracy.md allows: not q, k and v; of other matrices two types, of those that have
+// more inputs than outputs and sum what was split, two more.
+TEST(CudaProducts, AreMixedAsTheirErrorsAllow) {
   using cuda::Products;
   using cuda::Way;
+  const auto way = [](Products products, DType type, WeightRole role, std::uint64_t n_in) {
+    return cuda::way_of(products, tensor_of(type, {n_in, 512}), role);
+  };
   for (const DType type : {DType::q2_k, DType::q3_k, DType::q4_0, DType::q4_1, DType::q4_k,
                            DType::q5_0, DType::q5_1, DType::q5_k, DType::q6_k, DType::q8_0,
                            DType::iq4_nl, DType::iq4_xs, DType::f16, DType::bf16, DType::f32}) {
-    EXPECT_EQ(cuda::way_of(Products::f16, type), Way::f16);
-    EXPECT_EQ(cuda::way_of(Products::int8, type), Way::int8);
-    EXPECT_EQ(cuda::way_of(Products::mixed, type), type == DType::q4_k ? Way::int8 : Way::f16);
+    SCOPED_TRACE(dtype_name(type));
+    const bool is_int8 = type == DType::q4_k || type == DType::q5_k;
+    const bool may_be = is_int8 || type == DType::q6_k || type == DType::q8_0;
+    for (const std::uint64_t n_in : {256U, 512U, 768U}) {
+      for (const WeightRole role :
+           {WeightRole::head_split, WeightRole::column_split, WeightRole::row_split}) {
+        EXPECT_EQ(way(Products::f16, type, role, n_in), Way::f16);
+        EXPECT_EQ(way(Products::int8, type, role, n_in), Way::int8);
+      }
+      EXPECT_EQ(way(Products::mixed, type, WeightRole::head_split, n_in), Way::f16);
+      EXPECT_EQ(way(Products::mixed, type, WeightRole::column_split, n_in),
+                is_int8 ? Way::int8 : Way::f16);
+      EXPECT_EQ(way(Products::mixed, type, WeightRole::row_split, n_in),
+                (n_in > 512 ? may_be : is_int8) ? Way::int8 : Way::f16);
+    }
   }
 }
 
