@@ -117,10 +117,10 @@ def tests(build, sanitizer, timeout, gtest_filter, count=1, tool="compute-saniti
     return result
 
 
-def accuracy(build, runtimes, jobs, models=(), types="", settings=()):
+def accuracy(build, runtimes, jobs, models=(), types="", settings=(), seeds=1):
     """Model -> runtime -> error of the logits, relative to their deviation; accuracy.py's own models without any."""
     command = [sys.executable, ROOT / "tests" / "peers" / "accuracy.py", "--backend", "cuda", "--json",
-               "--jobs", str(jobs), "--types", types]
+               "--jobs", str(jobs), "--types", types, "--seeds", str(seeds)]
     for each in runtimes:
         command += ["--runtime", each]
     for each in models:
@@ -193,6 +193,7 @@ def main():
     parser.add_argument("--greedy", action="store_true")
     parser.add_argument("--accuracy", action="store_true")
     parser.add_argument("--types", default="", help="of --accuracy: Q4_K,F16; all without it")
+    parser.add_argument("--seeds", type=int, default=1, help="of --accuracy: made-up models of each kind")
     parser.add_argument("--accuracy-of", action="append", default=[], metavar="FILE", help="of this model, too")
     parser.add_argument("--runtime", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -212,7 +213,7 @@ def main():
     if args.greedy:
         result["greedy"] = compare_texts(str(args.build / "bin" / "dllm"))
     if args.accuracy:
-        result["accuracy"] = accuracy(args.build, args.runtime, args.jobs, types=args.types, settings=args.set)
+        result["accuracy"] = accuracy(args.build, args.runtime, args.jobs, types=args.types, settings=args.set, seeds=args.seeds)
     if args.accuracy_of:
         result["accuracy_of"] = accuracy(args.build, args.runtime, 2, args.accuracy_of, settings=args.set)
     for tool in args.sanitizer:

@@ -29,7 +29,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-from accuracy_models import FileCase, cases           # noqa: E402
+from accuracy_models import ROWS, FileCase, cases     # noqa: E402
 from llamacpp import build_program                    # noqa: E402
 from reference_forward import ReferenceModel          # noqa: E402
 
@@ -135,6 +135,7 @@ def parse_arguments():
     parser.add_argument("--jobs", type=int, default=1, help="models measured at once")
     parser.add_argument("--only", default="", help="models whose name starts so: outliers, trained/llada")
     parser.add_argument("--types", default="", help="of models, comma-separated: Q4_K,F16, or Q4_K_M; all but mixes")
+    parser.add_argument("--seeds", type=int, default=1, help="made-up models of each set, type and family")
     parser.add_argument("--model", action="append", default=[], help="a GGUF file instead of the table's models")
     parser.add_argument("--modes", help="comma-separated; all that the backend has")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
@@ -158,7 +159,7 @@ def main():
         runtimes.update({f"{arguments.backend} {each}": dllm_command(arguments.backend, each)
                          for each in arguments.backend_set})
         chosen = [FileCase(path) for path in arguments.model] or \
-            [case for case in (cases(arguments.types.split(",")) if arguments.types else cases())
+            [case for case in cases(arguments.types.split(",") if arguments.types else ROWS, arguments.seeds)
              if case.name.startswith(arguments.only)]
         results = measure_all(runtimes, chosen, arguments.jobs)
     if arguments.record:

@@ -22,6 +22,7 @@ from reference_forward import GgufContents
 DEMO = Path(__file__).resolve().parents[2] / "apps" / "demo_models"
 ALIGNMENT = 32
 N_IDS = 40
+SEED = 31
 # What the table leaves out: legacy types that behave as their neighbours do.
 ROWS = [kind for kind in TYPES if kind not in ("Q4_1", "Q5_1", "IQ4_NL")]
 MIX = "Q4_K_M"  # of Q4_K and Q6_K
@@ -32,10 +33,11 @@ class Case:
     group: str
     arch: str
     kind: str
+    seed: int = SEED
 
     @property
     def name(self):
-        return f"{self.group}/{self.arch}/{self.kind}"
+        return f"{self.group}/{self.arch}{'' if self.seed == SEED else f'-{self.seed}'}/{self.kind}"
 
     def write(self, path):
         """Returns where the model lies."""
@@ -45,7 +47,7 @@ class Case:
         dream = self.arch == "dream"
         write_tiny_model(path, TinyModel(
             self.arch, layers=4, width=512, heads=8, kv_heads=2 if dream else 8, ffn=1024, tokens=512,
-            quant=self.kind, outliers=20 if self.group == "outliers" else 0, seed=31))
+            quant=self.kind, outliers=20 if self.group == "outliers" else 0, seed=self.seed))
         return path
 
     def discard(self, path):
@@ -73,11 +75,13 @@ class FileCase(Case):
         pass
 
 
-def cases(kinds=ROWS):
-    """Of these types; demo models of those that quantise.py writes."""
+def cases(kinds=ROWS, n_seeds=1):
+    """Of these types; demo models of those that quantise.py writes. `n_seeds`: made-up models of each family."""
+    seeds = {"random": n_seeds, "outliers": n_seeds, "trained": 1}
     can_be_trained = (*QUANTISERS, MIX)
-    return [Case(group, arch, kind) for kind in kinds for group in ("random", "outliers", "trained")
-            if group != "trained" or kind in can_be_trained for arch in ("llada", "dream")]
+    return [Case(group, arch, kind, seed) for kind in kinds for group, n in seeds.items()
+            if group != "trained" or kind in can_be_trained for arch in ("llada", "dream")
+            for seed in range(SEED, SEED + n)]
 
 
 def round_demo_model(source, kind, path):
