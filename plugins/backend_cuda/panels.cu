@@ -1,5 +1,6 @@
 // Inputs of products, in their form: a norm, sums that are not added yet, a gate. A block owns one
 // row; threads stride over its columns, eight at a time.
+#include <type_traits>
 #include <utility>
 
 #include "kernel_loading.hpp"
@@ -50,9 +51,6 @@ __device__ __forceinline__ float product_scale(double bound) {
   return row_scale(static_cast<float>(isfinite(bound) ? fmin(1.01 * bound, kMost) : bound), 14);
 }
 
-// Which panels are made.
-enum class Wanted { f16, int8, both };
-
 // Inputs [k, k + 8) of the block's row.
 __device__ __forceinline__ void store(const Panel& panel, std::uint32_t k, const Chunk& chunk,
                                       float factor, float inverse) {
@@ -94,16 +92,15 @@ __device__ __forceinline__ void store(const Int8Panel& panel, std::uint32_t k, c
 
 // Two walks over the row. A thread keeps its first kHeld chunks, the second walk finds the rest in
 // the cache.
-template <typename Source, int kHeld, Wanted kWanted>
+template <typename Source, int kHeld, typename AnyPanel>
 __global__ void __launch_bounds__(kPanelThreads, Source::kEven ? 2 : 1)
-    fill_panels(Source source, bool has_norm, float eps, double per_col, Panel panel,
-                ProductScale products, Int8Panel int8) {
+    fill_panel(Source source, bool has_norm, float eps, double per_col, AnyPanel panel,
+               ProductScale products) {
   __shared__ RowSize shared[kPanelThreads / 32];
-  constexpr bool kF16 = kWanted != Wanted::int8;
-  constexpr bool kInt8 = kWanted != Wanted::f16;
+  constexpr bool kInt8 = std::is_same_v<AnyPanel, Int8Panel>;
   constexpr std::uint32_t kStep = kChunk * kPanelThreads;
   const std::uint32_t first = kChunk * threadIdx.x;
-  const std::uint32_t n_cols = kF16 ? panel.n_cols : int8.n_cols;
+  const std::uint32_t n_cols = panel.n_cols;
   typename Source::Ahead ahead[kHeld] = {};
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
@@ -112,7 +109,7 @@ __global__ void __launch_bounds__(kPanelThreads, Source::kEven ? 2 : 1)
   let_successor_start();
   RowSize size;
   const auto look = [&](const Chunk& chunk) {
-    if constexpr (kF16) {
+    if constexpr (!kInt8) {
 #pragma unroll
       for (const float value : chunk.values) size.look(value);
     }
@@ -127,53 +124,54 @@ __global__ void __launch_bounds__(kPanelThreads, Source::kEven ? 2 : 1)
   if constexpr (!Source::kEven)
     for (std::uint32_t k = first + kHeld * kStep; k < n_cols; k += kStep)
       look(source.load(k, source.ahead(k), &size));
-  if (kF16 || has_norm) size = over_block(size, products.scale != nullptr, shared);
+  if (!kInt8 || has_norm) size = over_block(size, products.scale != nullptr, shared);
   float factor = 1;
   if (has_norm)
     factor = static_cast<float>(rsqrt(size.squares * per_col + static_cast<double>(eps)));
   const float scale = row_scale(__uint_as_float(size.largest) * factor, kPanelExponent);
   const float inverse = inverse_of(scale);
-  const auto store_all = [&](const Chunk& chunk, std::uint32_t k) {
-    if constexpr (kF16)
-      if (k < Panel::padded_cols(n_cols)) store(panel, k, chunk, factor, inverse);
-    if constexpr (kInt8) store(int8, k, chunk, factor);
+  const auto store_chunk = [&](const Chunk& chunk, std::uint32_t k) {
+    if constexpr (kInt8) {
+      store(panel, k, chunk, factor);
+    } else {
+      store(panel, k, chunk, factor, inverse);
+    }
   };
   // Of int8 whole warps take part, as far as there are blocks.
   const std::uint32_t end = kInt8 ? (n_cols + 32 * kChunk - 1) / (32 * kChunk) * (32 * kChunk)
                                   : Panel::padded_cols(n_cols);
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
-    if (first + i * kStep < end) store_all(held[i], first + i * kStep);
+    if (first + i * kStep < end) store_chunk(held[i], first + i * kStep);
   if constexpr (!Source::kEven)
     for (std::uint32_t k = first + kHeld * kStep; k < end; k += kStep)
-      store_all(source.again(k, source.ahead(k)), k);
+      store_chunk(source.again(k, source.ahead(k)), k);
   if (threadIdx.x != 0) return;
-  if constexpr (kF16) panel.row_scale[blockIdx.x] = scale;
+  if constexpr (!kInt8) panel.row_scale[blockIdx.x] = scale;
   if (products.scale)
     products.scale[blockIdx.x] =
         product_scale(products.factor * size.source_squares * factor * factor);
 }
 
-// By the kernel that makes the panels which are wanted; only where a thread holds one chunk both.
 template <int kHeld, typename Source>
 void launch_fill(const char* what, const Source& source, std::uint32_t n_rows, std::uint32_t n_cols,
-                 bool has_norm, float eps, const Inputs& panels, ProductScale products,
+                 bool has_norm, float eps, const Inputs& panel, ProductScale products,
                  cudaStream_t stream) {
-  auto kernel = panels.int8.codes ? fill_panels<Source, kHeld, Wanted::int8>
-                                  : fill_panels<Source, kHeld, Wanted::f16>;
-  if constexpr (kHeld == 1)
-    if (panels.f16.values && panels.int8.codes) kernel = fill_panels<Source, kHeld, Wanted::both>;
-  launch(what, kernel, n_rows, kPanelThreads, 0, stream, source, has_norm, eps, 1.0 / n_cols,
-         panels.f16, products, panels.int8);
+  const auto fill = [&](const auto& to) {
+    launch(what, fill_panel<Source, kHeld, std::decay_t<decltype(to)>>, n_rows, kPanelThreads, 0,
+           stream, source, has_norm, eps, 1.0 / n_cols, to, products);
+  };
+  if (panel.int8.codes) return fill(panel.int8);
+  fill(panel.f16);
 }
 
 // Rows of a feed-forward layer, of which a thread holds several chunks.
 template <typename Source>
 void launch_fill_wide(const char* what, const Source& source, std::uint32_t n_rows,
-                      std::uint32_t n_cols, const Inputs& panels, cudaStream_t stream) {
+                      std::uint32_t n_cols, const Inputs& panel, cudaStream_t stream) {
   const auto fill =
       n_cols <= 3 * kChunk * kPanelThreads ? launch_fill<3, Source> : launch_fill<5, Source>;
-  fill(what, source, n_rows, n_cols, false, 0, panels, {}, stream);
+  fill(what, source, n_rows, n_cols, false, 0, panel, {}, stream);
 }
 
 // The usual rows, and four parts of their sums, have kernels of fewer instructions.
@@ -189,15 +187,14 @@ void with_source(const SummedRows& x, const float* norm, const With& with) {
 
 }  // namespace
 
-void launch_prepare(const SummedRows& x, const float* norm, float eps, const Inputs& panels,
+void launch_prepare(const SummedRows& x, const float* norm, float eps, const Inputs& panel,
                     cudaStream_t stream, ProductScale products) {
   const auto [n_rows, n_cols] = std::pair(x.rows.n_rows, x.rows.n_cols);
-  const bool one = !panels.f16.values || !panels.int8.codes;
-  if (!norm && x.sums.n == 0 && one && n_cols > kChunk * kPanelThreads)
+  if (!norm && x.sums.n == 0 && n_cols > kChunk * kPanelThreads)
     return launch_fill_wide("launching prepare", Plain<false>{x.rows, nullptr}, n_rows, n_cols,
-                            panels, stream);
+                            panel, stream);
   with_source(x, norm, [&](const auto& source) {
-    launch_fill<1>("launching prepare", source, n_rows, n_cols, norm != nullptr, eps, panels,
+    launch_fill<1>("launching prepare", source, n_rows, n_cols, norm != nullptr, eps, panel,
                    products, stream);
   });
 }
@@ -206,8 +203,6 @@ void launch_swiglu(Rows gate, Rows up, const Inputs& panel, cudaStream_t stream)
   launch_fill_wide("launching swiglu", Gated{gate, up}, gate.n_rows, gate.n_cols, panel, stream);
 }
 
-const void* panels_kernel() {
-  return reinterpret_cast<const void*>(fill_panels<Gated, 3, Wanted::f16>);
-}
+const void* panels_kernel() { return reinterpret_cast<const void*>(fill_panel<Gated, 3, Panel>); }
 
 }  // namespace dllm::cuda

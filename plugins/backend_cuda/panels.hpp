@@ -34,10 +34,10 @@ struct ProductScale {
   double factor = 0;
 };
 
-/// Panels of RMSNorm(x) (`norm` not null; x * w / sqrt(mean(x^2) + eps)) or of x itself, once its
-/// sums are added: then x's rows hold them. `products`: of two results of the panel's row. What a
-/// panel holds does not depend on whether there is another.
-void launch_prepare(const SummedRows& x, const float* norm, float eps, const Inputs& panels,
+/// The panel, one of the two, of RMSNorm(x) (`norm` not null; x * w / sqrt(mean(x^2) + eps)) or of
+/// x itself, once its sums are added: then x's rows hold them. `products`: of two results of the
+/// panel's row.
+void launch_prepare(const SummedRows& x, const float* norm, float eps, const Inputs& panel,
                     cudaStream_t stream, ProductScale products = {});
 
 /// The panel, one of the two, of silu(gate) * up.
