@@ -1,6 +1,6 @@
 """Greedy texts of the demo models on the GPU against those of the CPU, step by step.
 
-    for text in compare_texts(dllm): ...      # one dict for each model and prompt
+    for text in compare_texts(dllm): ...      # one dict for each model, prompt and way of multiplying
 
 At temperature 0 both backends commit the position they are surest of. Both run with one token a step; the
 CPU multiplies in f32 (`products=f32`). Up to the first step in which they choose differently they have
@@ -29,7 +29,7 @@ PROMPTS = ("What is 48213 + 9971?", "Sort these words: pear, zebra, apple, moon"
            "What is 731 - 468?", "Tell me a story about a girl and a boat.")
 SHIFT = {"llada": 0, "dream": 1}  # row i - 1 scores position i
 CPU = ("--backend", "cpu", "--backend-set", "products=f32")
-CUDA = ("--backend", "cuda")
+PRODUCTS = ("f16", "auto")  # of the CUDA backend
 N_PREDICT = 48
 
 
@@ -90,17 +90,18 @@ def difference(dllm, model, family, answer, before, ours, theirs):
     return {"kind": "token", "margin": abs(float(row[mine["token"]]) - float(row[other["token"]]))}
 
 
-def compare_text(dllm, family, prompt):
+def compare_text(dllm, family, prompt, products):
     model = DEMO / f"demo-{family}.gguf"
+    cuda = ("--backend", "cuda", "--backend-set", f"products={products}")
     answer, ours = generate(dllm, model, prompt, CPU)
-    gpu_answer, theirs = generate(dllm, model, prompt, CUDA)
-    again, repeated = generate(dllm, model, prompt, CUDA)
+    gpu_answer, theirs = generate(dllm, model, prompt, cuda)
+    again, repeated = generate(dllm, model, prompt, cuda)
     same = 0
     while same < min(len(ours), len(theirs)) and choices(ours[same]) == choices(theirs[same]):
         same += 1
     drifts = [abs(a["confidence"] - b["confidence"]) for mine, other in zip(ours[:same], theirs[:same])
               for a, b in zip(mine, other)]
-    result = {"model": family, "prompt": prompt, "text_equal": answer["text"] == gpu_answer["text"],
+    result = {"model": family, "prompt": prompt, "products": products, "text_equal": answer["text"] == gpu_answer["text"],
               "steps": len(ours), "equal_steps": same, "drift": max(drifts, default=0.0),
               "repeats": gpu_answer["tokens"] == again["tokens"] and theirs == repeated}
     if same < max(len(ours), len(theirs)):
@@ -109,6 +110,6 @@ def compare_text(dllm, family, prompt):
 
 
 def compare_texts(dllm, jobs=6):
-    cases = [(family, prompt) for family in SHIFT for prompt in PROMPTS]
+    cases = [(family, prompt, products) for products in PRODUCTS for family in SHIFT for prompt in PROMPTS]
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(lambda case: compare_text(dllm, *case), cases))
