@@ -173,6 +173,15 @@ void CudaBackend::reserve(const StepLimits& limits) {
 }
 
 void CudaBackend::check_room(std::span<const PlannedImport> imports) const {
+  const std::uint64_t needed = room_needed(imports, mode_);
+  const std::uint64_t available = room_available(device_free(), options_.memory_limit);
+  std::string reason;
+  if (!options_.products && !has_matrices_ && mode_ == Products::mixed && needed > available) {
+    mode_ = Products::f16;
+    reason = ", because mixed products need " + std::to_string(needed) +
+             " bytes of GPU memory and " + std::to_string(available) + " are available";
+  }
+  options_.log.info("cuda", std::string("products=") + name_of(mode_) + reason);
   require_memory(room_needed(imports, mode_), "the weights of the model");
 }
 
@@ -195,6 +204,7 @@ std::unique_ptr<Weight> CudaBackend::import_weight(std::shared_ptr<const GgufFil
   }
   if (tensor.shape.size() == 1) return std::make_unique<Vector>(*file, tensor, stream_.get());
   require_memory(packed_shape(tensor).bytes(), what);
+  has_matrices_ = true;
   auto matrix = std::make_unique<Matrix>(*file, tensor, way_of(mode_, tensor, role),
                                          step_cols_of(role), staging_, stream_.get());
   note_reader(role, *matrix);

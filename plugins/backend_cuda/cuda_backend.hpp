@@ -18,6 +18,7 @@
 #include "device_lists.hpp"
 #include "device_memory.hpp"
 #include "dllm/backend.hpp"
+#include "dllm/log.hpp"
 #include "event_profile.hpp"
 #include "gemm.hpp"
 #include "head.hpp"
@@ -32,10 +33,10 @@ namespace dllm::cuda {
 
 struct CudaOptions {
   int device = 0;
-  std::optional<Products>
-      products;  // without one: what the device does best within llama.cpp's error
+  std::optional<Products> products;  // none: mixed where the device and its memory allow, else f16
   Recording recording = Recording::when_faster;
   std::uint64_t memory_limit = 0;  // bytes in use, by others too, to stay below; 0: what is free
+  Log log;
 };
 
 /// The compute stream, owned.
@@ -55,15 +56,14 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options);
 
-  /// What was chosen.
-  Products products() const noexcept { return mode_; }
-
   DeviceInfo device() const override;
   bool supports(Op op, DType weight_type) const override;
   std::unique_ptr<Buffer> make_buffer(std::uint32_t max_rows, std::uint32_t n_cols) override;
   std::unique_ptr<IndexList> make_index_list(std::uint32_t capacity) override;
   std::unique_ptr<AttentionSpans> make_attention_spans(std::uint32_t capacity) override;
   void reserve(const StepLimits& limits) override;
+  /// Chooses how products are computed, too, where the options leave it open: mixed products need
+  /// more memory than binary16 ones, whose weights stay packed.
   void check_room(std::span<const PlannedImport> imports) const override;
   std::unique_ptr<Weight> import_weight(std::shared_ptr<const GgufFile> file,
                                         const TensorInfo& tensor, WeightRole role) override;
@@ -144,7 +144,8 @@ class CudaBackend final : public Backend {
                     const Matrix& output, const Inputs& inputs, HeadStats& stats);
 
   CudaOptions options_;
-  Products mode_ = Products::f16;
+  mutable Products mode_ = Products::f16;  // check_room() has the last word on it
+  bool has_matrices_ = false;
   Stream stream_;
   cudaDeviceProp properties_{};
   GemmDevice gemm_device_;

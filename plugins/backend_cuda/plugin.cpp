@@ -38,7 +38,7 @@ std::vector<OptionInfo> make_options() {
        .default_value = "auto",
        .help = "f16: weights and activations in binary16; int8: both rounded to int8, one step for "
                "128 inputs: less exact, faster (compute capability 9.0); mixed: int8 for Q4_K, f16 "
-               "for other types; auto: mixed on compute capability 9.0, else f16",
+               "for other types; auto: mixed on compute capability 9.0 where it fits, else f16",
        .choices = {"auto", "f16", "int8", "mixed"}},
       {.name = "recording",
        .type = OptionType::choice,
@@ -144,9 +144,9 @@ class CudaBackendFactory final : public BackendFactory {
                       std::to_string(gpus.size()) + " that can be used, numbered from 0",
                   "backend cuda, option device", "see --list-devices");
     chosen.device = gpus[static_cast<std::size_t>(chosen.device)].number;
+    chosen.log = log;
     auto backend = std::make_unique<CudaBackend>(chosen);
-    log.info("cuda", backend->device().name + ", " + backend->device().isa +
-                         ", products=" + name_of(backend->products()));
+    log.info("cuda", backend->device().name + ", " + backend->device().isa);
     return backend;
   }
 

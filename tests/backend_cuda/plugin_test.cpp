@@ -87,6 +87,42 @@ TEST_F(CudaFaults, AModelThatDoesNotFitIsRefusedBeforeTheFirstUpload) {
   EXPECT_EQ(limited->device().available_bytes, free_before);
 }
 
+// Others may use the GPU meanwhile: three attempts.
+TEST_F(CudaFaults, TheDefaultTakesBinary16WhereMixedProductsDoNotFit) {
+  constexpr std::uint64_t kSlack = 4u << 20;
+  if (!make_products("mixed")) GTEST_SKIP() << "the GPU is older";
+  WeightFile file;
+  file.add("w", DType::q4_k, 4096, 4096, 1);
+  const std::vector<PlannedImport> imports = {
+      {&file.file()->tensor("w"), WeightRole::column_split}};
+  const std::uint64_t needed = cuda::room_needed(imports, cuda::Products::f16);
+  ASSERT_LT(needed + 2 * kSlack, cuda::room_needed(imports, cuda::Products::mixed));
+  // What the backend says of its choice with so many bytes left.
+  const auto choice = [&](std::uint64_t room) {
+    const DeviceInfo device = backend().device();
+    const std::uint64_t used = device.total_bytes - device.available_bytes;
+    const double limit = static_cast<double>(used + room) / (1u << 30);
+    std::string said;
+    const Log log([&](LogLevel, std::string_view, std::string_view message) { said = message; });
+    const auto limited = cuda_factory()->create(
+        check_options(cuda_factory()->options(), {{"gpu_memory", std::to_string(limit)}}, ""), log);
+    try {
+      limited->check_room(imports);
+      (void)file.import_to(*limited, "w", WeightRole::column_split);
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    return said;
+  };
+  std::string said;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    said = choice(needed + kSlack);
+    if (said.find("products=f16, because mixed products need ") == 0) break;
+  }
+  EXPECT_EQ(said.find("products=f16, because mixed products need "), 0) << said;
+  EXPECT_EQ(choice(std::uint64_t{4} << 30), "products=mixed");
+}
+
 // The figure is not too small, which would let an upload begin that cannot end, and not too large
 // by more than the page that small pieces share. Others may use the GPU meanwhile: three attempts.
 TEST_F(CudaFaults, RoomIsWhatUploadingTakes) {
