@@ -37,8 +37,9 @@ std::vector<OptionInfo> make_options() {
        .type = OptionType::choice,
        .default_value = "auto",
        .help = "f16: weights and activations in binary16; int8: both rounded to int8, one step for "
-               "128 inputs: less exact, faster (compute capability 9.0); mixed: int8 for Q4_K, f16 "
-               "for other types; auto: mixed on compute capability 9.0 where it fits, else f16",
+               "128 or 256 inputs: less exact, faster (compute capability 9.0); mixed: int8 for "
+               "matrices of four to eight bits that can afford it, f16 for the others; auto: mixed "
+               "on compute capability 9.0 where it fits, else f16",
        .choices = {"auto", "f16", "int8", "mixed"}},
       {.name = "recording",
        .type = OptionType::choice,
