@@ -63,7 +63,6 @@ Stream::~Stream() {
 CudaBackend::CudaBackend(const CudaOptions& options)
     : options_(options),
       stream_(options.device),
-      graphs_(options.recording),
       sums_([this](std::span<const SummedRows> all) { launch_add_sums(all, stream_.get()); }) {
   cuda_check(cudaGetDeviceProperties(&properties_, options.device), "looking at the GPU");
   gemm_device_.n_multiprocessors = static_cast<std::uint32_t>(properties_.multiProcessorCount);

@@ -34,8 +34,7 @@ namespace dllm::cuda {
 struct CudaOptions {
   int device = 0;
   std::optional<Products> products;  // none: mixed where the device and its memory allow, else f16
-  Recording recording = Recording::when_faster;
-  std::uint64_t memory_limit = 0;  // bytes in use, by others too, to stay below; 0: what is free
+  std::uint64_t memory_limit = 0;    // bytes in use, by others too, to stay below; 0: what is free
   Log log;
 };
 

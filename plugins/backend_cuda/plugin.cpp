@@ -40,19 +40,7 @@ std::vector<OptionInfo> make_options() {
                "128 or 256 inputs: less exact, faster (compute capability 9.0); mixed: int8 for "
                "matrices of four to eight bits that can afford it, f16 for the others; auto: mixed "
                "on compute capability 9.0 where it fits, else f16",
-       .choices = {"auto", "f16", "int8", "mixed"}},
-      {.name = "recording",
-       .type = OptionType::choice,
-       .default_value = "auto",
-       .help = "whether steps of a shape that keeps coming are recorded and replayed; auto: where "
-               "launching them takes longer than running them",
-       .choices = {"auto", "always", "never"}}};
-}
-
-Recording recording_of(const std::string& text) {
-  return text == "always"  ? Recording::always
-         : text == "never" ? Recording::never
-                           : Recording::when_faster;
+       .choices = {"auto", "f16", "int8", "mixed"}}};
 }
 
 std::optional<Products> products_of(const std::string& text) {
@@ -129,8 +117,6 @@ class CudaBackendFactory final : public BackendFactory {
       chosen.device = static_cast<int>(device->second.integer);
     if (const auto limit = options.find("gpu_memory"); limit != options.end())
       chosen.memory_limit = static_cast<std::uint64_t>(limit->second.number * 1073741824.0);
-    if (const auto recording = options.find("recording"); recording != options.end())
-      chosen.recording = recording_of(recording->second.text);
     if (const auto products = options.find("products"); products != options.end())
       chosen.products = products_of(products->second.text);
     int count = 0;

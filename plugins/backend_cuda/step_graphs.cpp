@@ -1,10 +1,10 @@
 #include "step_graphs.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 
 #include "cuda_check.hpp"
+#include "direct_runs.hpp"
 
 namespace dllm::cuda {
 namespace {
@@ -39,12 +39,6 @@ bool StepGraphs::Shape::operator==(const Shape& other) const {
          all_short == other.all_short;
 }
 
-StepGraphs::~StepGraphs() {
-  clear();
-  for (cudaEvent_t event : {begin_, end_})
-    if (event) (void)cudaEventDestroy(event);
-}
-
 // What is known of a shape, first in the list.
 StepGraphs::Seen& StepGraphs::seen(const Shape& shape) {
   const auto known = std::find_if(seen_.begin(), seen_.end(),
@@ -58,48 +52,17 @@ StepGraphs::Seen& StepGraphs::seen(const Shape& shape) {
   return seen_.front();
 }
 
-bool StepGraphs::is_to_be_recorded(Seen& seen) const {
-  if (recording_ == Recording::never || seen.times < kDirectRuns) return false;
-  return recording_ == Recording::always || seen.took.wait_for_launches();
-}
-
-void StepGraphs::run_directly(cudaStream_t stream, Seen& seen, const std::function<void()>& body) {
-  seen.times = std::min(seen.times + 1, kDirectRuns);
-  const bool times = recording_ == Recording::when_faster &&
-                     seen.times > kDirectRuns - kTimedRuns && seen.took.n() < kTimedRuns;
-  if (!times) return body();
-  for (cudaEvent_t* event : {&begin_, &end_})
-    if (!*event) cuda_check(cudaEventCreate(event), "making an event");
-  cuda_check(cudaEventRecord(begin_, stream), "timing a step");
-  const auto begin = std::chrono::steady_clock::now();
-  body();
-  host_ms_ =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  cuda_check(cudaEventRecord(end_, stream), "timing a step");
-  timed_ = true;
-}
-
-// Of the step before, whose results have been read by now; one that still runs is not waited for.
-void StepGraphs::read_times() {
-  if (!timed_) return;
-  timed_ = false;
-  float device_ms = 0;
-  if (cudaEventElapsedTime(&device_ms, begin_, end_) == cudaSuccess) {
-    seen_.front().took.add(host_ms_, static_cast<double>(device_ms));
-  } else {
-    (void)cudaGetLastError();
-  }
-}
-
 void StepGraphs::run(cudaStream_t stream, const StepKey& key, bool all_short,
                      const std::function<void()>& body) {
   const Shape shape = {key, all_short};
   auto entry = std::find_if(entries_.begin(), entries_.end(),
                             [&](const Entry& each) { return each.shape == shape; });
   if (entry == entries_.end()) {
-    read_times();
     Seen& known = seen(shape);
-    if (!is_to_be_recorded(known)) return run_directly(stream, known, body);
+    if (known.times < kDirectRuns) {
+      ++known.times;
+      return body();
+    }
     if (entries_.size() == kMostGraphs) {
       (void)cudaGraphExecDestroy(entries_.back().graph);
       entries_.pop_back();

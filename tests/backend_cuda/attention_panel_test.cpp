@@ -7,7 +7,7 @@
 
 #include "attention_case.hpp"
 #include "cuda_support.hpp"
-#include "step_choice.hpp"
+#include "direct_runs.hpp"
 
 namespace dllm::test {
 namespace {
@@ -161,7 +161,6 @@ class CudaRecordedPanel : public CudaTest {
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    backend_ = make_cuda({{"recording", "always"}});
     file_.add("w", DType::q8_0, kWidth, kWidth, 4);
     w_ = file_.import_to(backend(), "w", WeightRole::row_split);
     backend().reserve({.max_tokens = kRows,

@@ -1,7 +1,7 @@
 // run_step: a step is recorded when its shape keeps coming; it replays with what the lists hold
 // then, for the right model, and is forgotten when memory moves.
 #include "cuda_support.hpp"
-#include "step_choice.hpp"
+#include "direct_runs.hpp"
 
 namespace dllm::test {
 namespace {
@@ -13,7 +13,6 @@ class CudaStep : public CudaTest {
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    backend_ = make_cuda({{"recording", "always"}});
     file_.add("table", DType::q8_0, 40, 64, 1);
     file_.add("w", DType::q4_0, 64, 64, 2);
     file_.add_vector("norm", random_floats(64, 3));
@@ -78,34 +77,6 @@ TEST_F(CudaStep, ReplaysWithNewIds) {
   run();
   EXPECT_EQ(n_bodies_, kDirectRuns + 1);
   expect_same(::dllm::test::read(backend(), y_->rows(3)), want);
-}
-
-TEST_F(CudaStep, IsNeverReplayedWhereThatIsAsked) {
-  backend_ = make_cuda({{"recording", "never"}});
-  for (int i = 0; i < 3 * kDirectRuns; ++i)
-    backend().run_step({nullptr, 3, 3, 1}, [&] { ++n_bodies_; });
-  EXPECT_EQ(n_bodies_, 3 * kDirectRuns);
-}
-
-TEST(StepTimes, AreOfLaunchesWhereTheHostTakesNearlyAsLong) {
-  cuda::StepTimes none;
-  EXPECT_FALSE(none.wait_for_launches());
-  cuda::StepTimes small;
-  small.add(0.20, 0.24);
-  EXPECT_TRUE(small.wait_for_launches());
-  cuda::StepTimes large;
-  large.add(1.1, 4.9);
-  EXPECT_FALSE(large.wait_for_launches());
-}
-
-// A host that was kept waiting once says nothing.
-TEST(StepTimes, AreTheLeastOfSeveral) {
-  cuda::StepTimes times;
-  times.add(9.0, 9.1);
-  times.add(1.1, 4.9);
-  times.add(1.3, 7.0);
-  EXPECT_EQ(times.n(), 3);
-  EXPECT_FALSE(times.wait_for_launches());
 }
 
 TEST_F(CudaStep, RunsWhatIsNotRecordedYet) {

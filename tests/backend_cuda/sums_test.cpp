@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "cuda_support.hpp"
-#include "step_choice.hpp"
+#include "direct_runs.hpp"
 
 namespace dllm::test {
 namespace {
@@ -30,8 +30,7 @@ class CudaSums : public CudaTest, public testing::WithParamInterface<Size> {
     CudaTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     if (GetParam().mixed && !make_products("mixed")) GTEST_SKIP() << "the GPU is older";
-    backend_ =
-        make_cuda({{"recording", "always"}, {"products", GetParam().mixed ? "mixed" : "f16"}});
+    backend_ = make_cuda({{"products", GetParam().mixed ? "mixed" : "f16"}});
     for (const char* name : {"q", "k", "out"}) file_.add(name, type(), width(), width(), 1);
     file_.add("v", GetParam().mixed ? DType::q6_k : type(), width(), width(), 1);
     file_.add("gate", type(), kFfn, width(), 2);
