@@ -7,8 +7,8 @@
 // dimensions, which is known here.)
 //
 // A product has to read the same of a sequence beside a long one, where its panel is made from rows
-// (rows.cu): that panel's power of two may be less than s, not more, and finer steps below 2^-14 s
-// would show. So rows have no finer steps than 2^-24 s, which is what binary16 has there.
+// (panels.cu): that panel's power of two may be less than s, not more, and finer steps below 2^-14
+// s would show. So rows have no finer steps than 2^-24 s, which is what binary16 has there.
 #pragma once
 
 #include "attention_short.cuh"

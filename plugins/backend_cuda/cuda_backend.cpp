@@ -34,7 +34,7 @@ const std::int32_t* values_of(const IndexList& list) {
 
 void count_work(EventTimer& timer, const Matrix& weight, std::uint32_t n_rows) {
   timer.add_work(2.0 * n_rows * weight.n_rows() * weight.n_cols(),
-                 static_cast<double>(weight.packed().bytes()));
+                 static_cast<double>(weight.packed().read_bytes()));
 }
 
 // Gate and up are column_split; of an output matrix, which is so, too, each two blocks share a
@@ -82,7 +82,7 @@ CudaBackend::CudaBackend(const CudaOptions& options)
                                       head_whole_kernel()};
   if (gemm_device_.has_warpgroups) {
     kernels.insert(kernels.end(), {short_attention_kernel(), gemm_sm90_kernel()});
-    if (some_int8) kernels.push_back(gemm_int8_kernel());
+    if (some_int8) kernels.insert(kernels.end(), {gemm_int8_kernel(), gemm_int8_gated_kernel()});
   } else {
     kernels.push_back(gemm_sm80_kernel());
   }
@@ -117,7 +117,10 @@ void CudaBackend::require_memory(std::uint64_t bytes, const std::string& what) c
   throw Error(ErrorCode::resource,
               "needs " + std::to_string(bytes) + " bytes of GPU memory, " +
                   std::to_string(available) + " are available",
-              what, "free GPU memory, raise the limit, or use a smaller model or --backend cpu");
+              what,
+              std::string("free GPU memory, raise the limit, or use ") +
+                  (mode_ == Products::f16 ? "" : "products=f16, ") +
+                  "a smaller model or --backend cpu");
 }
 
 void CudaBackend::grow(DeviceMemory& memory, std::uint64_t bytes, const char* what) {
@@ -172,10 +175,13 @@ void CudaBackend::reserve(const StepLimits& limits) {
 }
 
 void CudaBackend::check_room(std::span<const PlannedImport> imports) const {
+  // A model before this one may not have fitted.
+  const bool is_open = !options_.products && !has_matrices_ && gemm_device_.has_warpgroups;
+  if (is_open) mode_ = Products::mixed;
   const std::uint64_t needed = room_needed(imports, mode_);
   const std::uint64_t available = room_available(device_free(), options_.memory_limit);
   std::string reason;
-  if (!options_.products && !has_matrices_ && mode_ == Products::mixed && needed > available) {
+  if (is_open && needed > available) {
     mode_ = Products::f16;
     reason = ", because mixed products need " + std::to_string(needed) +
              " bytes of GPU memory and " + std::to_string(available) + " are available";

@@ -1,12 +1,13 @@
 // Products of int8 activations with weights rounded once more, to int8, on Hopper's integer tensor
 // cores (Way::int8).
 //
-//   w[o, k] ~ step_w[o, k / 128] * code,   x[r, k] ~ step_x[r, k / 128] * code
-//   out[r, o] = sum over blocks of 128 inputs of step_x * (step_w * sum_k code_w code_x)
+//   w[o, k] ~ step_w[o, k / n] * code,   x[r, k] ~ step_x[r, k / n] * code,   n: step_cols
+//   out[r, o] = sum over n inputs at a time of step_x * (step_w * sum_k code_w code_x)
 //
-// Steps are the largest value of a block over 127. Sums of a block are exact integers; what a block
-// adds is f32, blocks ascending, then parts of the inputs in order (as in gemm.hpp), so a row's
-// result does not depend on the others.
+// n is 128, or 256 where gate and up are multiplied. A step is the largest of n values over 127;
+// each block of 128 inputs has it. Sums of n inputs are exact integers; what they add is f32,
+// inputs ascending, then parts of the inputs in order (as in gemm.hpp), so a row's result does not
+// depend on the others.
 #pragma once
 
 #include "gemm_args.hpp"

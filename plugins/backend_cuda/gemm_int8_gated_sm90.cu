@@ -3,6 +3,7 @@
 
 #include "gemm_int8.hpp"
 #include "gemm_int8_gated.cuh"
+#include "kernel_loading.hpp"
 #include "row_groups.hpp"
 
 namespace dllm::cuda {
@@ -96,5 +97,7 @@ void launch_int8_gated_narrow(const GemmArgs& args, const Int8Panel& panel, cons
                               const GemmDevice& device, cudaStream_t stream) {
   best_choice(args, device).launch(args, panel, to, device, stream);
 }
+
+const void* gemm_int8_gated_kernel() { return reinterpret_cast<const void*>(gemm_int8_gated<32>); }
 
 }  // namespace dllm::cuda

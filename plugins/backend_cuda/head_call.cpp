@@ -55,7 +55,7 @@ void CudaBackend::logits_to(const Matrix& output, const Inputs& inputs, std::uin
   float* to = logits_.as<float>() + std::uint64_t{to_row} * output.n_rows();
   EventTimer timer(profile_, Stage::head, "head", stream_.get());
   timer.add_work(2.0 * n_rows * output.n_rows() * output.n_cols(),
-                 static_cast<double>(output.packed().bytes()));
+                 static_cast<double>(output.packed().read_bytes()));
   const Product product[] = {{output.packed(), {to, output.n_rows()}}};
   multiply(product, inputs.rows(first_row, n_rows), false);
 }

@@ -1,4 +1,4 @@
-// Activations as int8, one step for 128 inputs of a row.
+// Activations as int8, one step for 128 or 256 inputs of a row.
 #pragma once
 
 #include <cuda_runtime.h>

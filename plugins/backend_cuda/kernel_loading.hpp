@@ -21,6 +21,7 @@ const void* short_attention_kernel();
 const void* gemm_sm80_kernel();
 const void* gemm_sm90_kernel();
 const void* gemm_int8_kernel();
+const void* gemm_int8_gated_kernel();
 const void* head_stream_kernel();
 const void* head_whole_kernel();
 

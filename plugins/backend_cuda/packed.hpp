@@ -156,6 +156,11 @@ struct Packed {
   }
   /// The way of multiplying for which it lies there.
   constexpr Way way() const { return int8.codes ? Way::int8 : Way::f16; }
+  /// That a product reads.
+  constexpr std::uint64_t read_bytes() const {
+    return way() == Way::int8 ? int8_rows() * (kInt8Cols + sizeof(float)) : bytes();
+  }
+  /// Of packed units.
   constexpr std::uint64_t bytes() const {
     return std::uint64_t{n_blocks()} * n_units() * kBlockUnits * form_facts(form).unit_bytes();
   }

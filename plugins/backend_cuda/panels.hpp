@@ -27,8 +27,8 @@ struct Inputs {
 /// Powers of two for rows of products of two results each, before they are known: where `scale` is
 /// given, a row's becomes the one that brings `factor` times the square of its length into
 /// [2^14, 2^15). `factor`: of the lengths of two matrices' longest rows. No product is above that;
-/// of int8 none is above 1.2 of it, which binary16 holds, too: rounding moves each of 128 values by
-/// at most 1 / 254 of their largest, so makes them, of either operand, at most 1.045 times as long.
+/// of int8 none is above 1.3 of it, which binary16 holds, too: rounding moves each of 256 values by
+/// at most 1 / 254 of their largest, so makes them, of either operand, at most 1.063 times as long.
 struct ProductScale {
   float* scale = nullptr;
   double factor = 0;

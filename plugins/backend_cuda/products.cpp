@@ -8,7 +8,8 @@ namespace dllm::cuda {
 // products are exponentiated, make most of what int8 costs where some channels are much larger than
 // the rest. Types of few bits are far off in llama.cpp, too, because of its activations; those of
 // six and eight bits can afford it where most inputs are summed, in the feed-forward layer's second
-// matrix, which is the one that has more inputs than outputs.
+// matrix: in the models there are it is the one that has more inputs than outputs (attention's
+// output is square).
 Way way_of(Products products, const TensorInfo& tensor, WeightRole role) {
   if (products != Products::mixed) return products == Products::int8 ? Way::int8 : Way::f16;
   if (role == WeightRole::head_split) return Way::f16;

@@ -11,8 +11,8 @@ namespace dllm::cuda {
 /// How a product is computed.
 ///
 /// f16    binary16 operands: weights unpacked, activations rounded to 11 bits
-/// int8   weights rounded once more, to int8, and int8 activations, one step for 128 inputs each
-///        (gemm_int8.hpp; compute capability 9.0)
+/// int8   weights rounded once more, to int8, and int8 activations, one step for 128 or
+///        256 inputs each (gemm_int8.hpp; compute capability 9.0)
 enum class Way : std::uint8_t { f16, int8 };
 
 /// The backend option `products`. mixed: int8 where a model loses less by it than by llama.cpp's

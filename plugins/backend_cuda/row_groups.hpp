@@ -14,7 +14,7 @@ struct RowGroups {
   std::uint32_t n = 0;
   std::uint32_t blocks = 0;
   std::uint32_t n_larger = 0;
-  bool is_even = false;  // shared out so; else all tiles but the last have `most` blocks
+  bool is_even = false;  // shared out so; else turns() counts `most` for each
 
   /// `most`: of a tile. `n_others`: tiles that each of them stands for (of input rows, of parts).
   RowGroups(std::uint32_t n_blocks, std::uint32_t most, std::uint32_t n_others,
