@@ -75,8 +75,12 @@ CudaBackend::CudaBackend(const CudaOptions& options)
     throw Error(ErrorCode::unsupported,
                 std::string("products=") + name_of(mode_) + " needs compute capability 9.0, " +
                     std::string(properties_.name) + " has " + std::to_string(properties_.major) +
-                    "." + std::to_string(properties_.minor),
-                "backend cuda, option products", "use products=f16");
+                    "." + std::to_string(properties_.minor) +
+                    (properties_.major == 9 ? ", but this build has no code for it" : ""),
+                "backend cuda, option products",
+                properties_.major == 9
+                    ? "use products=f16, or build with 90a in DLLM_CUDA_ARCHITECTURES"
+                    : "use products=f16");
   std::vector<const void*> kernels = {rows_kernel(),      panels_kernel(),    sums_kernel(),
                                       heads_kernel(),     attention_kernel(), head_stream_kernel(),
                                       head_whole_kernel()};

@@ -43,7 +43,6 @@ struct GemmArgs {
 constexpr std::uint32_t kGemmRowsSm80 = 128;
 constexpr std::uint32_t kGemmRowsSm90 = 192;  // the wider of its tiles
 /// Input rows of a tile.
-constexpr std::uint32_t kLeastTokens = 32;
 constexpr std::uint32_t kMostTokens = 176;
 /// Parts of the inputs.
 constexpr std::uint32_t kMostSplits = 6;
