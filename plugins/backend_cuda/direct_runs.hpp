@@ -1,3 +1,4 @@
+// How often a step runs before it is recorded: known to the tests, too, which have no CUDA headers.
 #pragma once
 
 namespace dllm::cuda {
