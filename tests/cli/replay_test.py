@@ -160,6 +160,8 @@ class Replay(CliCase):
                 (1, ["rows", 0], {}, "a row has no key 'position'"),
                 (1, ["rows", 0, "position"], 0, "a row of position 0, which is not editable"),
                 (1, ["rows", 0, "sampled"], 320, "'sampled' of a row is 320, allowed are -1 to 319"),
+                (1, ["rows", 0, "argmax"], good[0]["facts"]["mask_id"],
+                 "is the mask, which the plan suppresses"),
                 (1, ["rows", 0, "sampled"], -1, f"a row of position {first} with 'sampled' -1 and 'argmax' "),
                 (1, ["rows", 0], {**good[1]["rows"][0], "sampled": -1, "argmax": -1},
                  f"a row of position {first} without tokens ('sampled' and 'argmax' are -1), which the plan asks for"),
@@ -238,6 +240,11 @@ class Replay(CliCase):
         last = len(answer["prompt_tokens"]) + 11
         self.assert_fails(self.dllm("replay", broken, "--sampler", "dream"), FAILURE,
                           f"what the model answered for position {last} was not finite", f"{broken}, line 2")
+
+    def test_a_row_of_no_token_is_told_of_the_trace_not_of_the_sampler_that_would_commit_it(self):
+        trace, _ = self.record("fewer.jsonl", "--steps", 3)
+        fewer = self.spoil(trace, "fewer.jsonl", lambda lines: lines[0]["facts"].update(n_tokens=1))
+        self.assert_fails(self.dllm("replay", fewer), FAILURE, "beyond the facts' 1 tokens", f"{fewer}, line 2")
 
     def test_a_round_behind_the_last_is_refused(self):
         trace, _ = self.record("behind.jsonl", "--steps", 3)

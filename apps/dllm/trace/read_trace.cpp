@@ -180,8 +180,12 @@ class TraceReader {
   }
 
   // Of what is not finite the model's answer has no token; a run that asked for it ended there.
-  static void check_tokens(const TraceRow& row, const TracePlan& plan) {
-    if (row.sampled >= 0 && row.argmax >= 0) return;
+  void check_tokens(const TraceRow& row, const TracePlan& plan) const {
+    if (row.sampled >= 0 && row.argmax >= 0) {
+      check_produced(row, "sampled", row.sampled, plan);
+      check_produced(row, "argmax", row.argmax, plan);
+      return;
+    }
     if (row.sampled >= 0 || row.argmax >= 0) {
       throw Fault(fmt::format(
           "a row of position {} with 'sampled' {} and 'argmax' {}: both are tokens, or neither",
@@ -193,6 +197,17 @@ class TraceReader {
                       "the plan asks for",
                       row.position));
     }
+  }
+
+  // What the plan suppresses the model did not answer; a sampler would commit it, and be blamed.
+  void check_produced(const TraceRow& row, const char* key, std::int32_t token,
+                      const TracePlan& plan) const {
+    const std::uint32_t n_tokens = header_.facts.n_tokens;
+    const bool known = static_cast<std::uint32_t>(token) < n_tokens;
+    if (plan.allow_all || (known && token != header_.facts.mask_id)) return;
+    throw Fault(fmt::format("a row of position {} whose '{}' {} is {}", row.position, key, token,
+                            known ? "the mask, which the plan suppresses"
+                                  : fmt::format("beyond the facts' {} tokens", n_tokens)));
   }
 
   // The rows of a forward are those of every editable position.
