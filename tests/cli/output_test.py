@@ -133,17 +133,21 @@ class BrokenOutput(CliCase):
     def test_step_statistics_on_a_full_disk_fail_after_the_answer(self):
         result = self.dllm(*self.arguments_with_model(), "--dump-step-stats", "/dev/full")
         self.assertEqual((result.returncode, result.stdout), (FAILURE, b"==\n"))
-        self.assertIn(b"step statistics could not be written", result.stderr)
+        self.assertIn(b"step statistics could not be written to '/dev/full': No space left", result.stderr)
         self.assertNotIn(b"removed", result.stderr, "a device stays")
 
     def test_the_file_size_limit_ends_no_run_without_a_word(self):
         # 0 blocks: every write to a file fails, as on a full disk; SIGXFSZ must not end the program.
+        link, target = path("limit.link"), path("limit.jsonl")
+        os.symlink(target, link)
         script = 'ulimit -f 0; "$0" "$@"'
         result = subprocess.run(["sh", "-c", script, *self.command(*self.arguments_with_model(),
-                                                          "--dump-step-stats", path("limit.jsonl"))],
+                                                          "--dump-step-stats", link)],
                                 stdin=subprocess.DEVNULL, capture_output=True, env=environment())
         self.assertEqual((result.returncode, result.stdout), (FAILURE, b"==\n"))
-        self.assertIn(b"step statistics could not be written", result.stderr)
+        self.assertIn(b": File too large; the file was removed", result.stderr)
+        self.assertFalse(os.path.exists(target), "a part of it would be left")
+        self.assertTrue(os.path.islink(link), "which is the user's")
 
     def test_step_statistics_nobody_can_write_are_refused_before_weights(self):
         broken = model("random", quant_of={"ffn_up.weight": "IQ2_XXS"})

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "dllm/error.hpp"
+#include "output/complete_file.hpp"
 #include "output/json.hpp"
 #include "output/open_output.hpp"
 #include "trace/trace.hpp"
@@ -29,20 +32,24 @@ void StepStatsFile::on_step(const StepView& view) {
   const Json line{{"step", view.step.step},       {"forward", view.step.forward},
                   {"scored", view.step.n_scored}, {"edits", std::move(edits)},
                   {"masked", view.step.n_masked}, {"ms", view.ms}};
+  if (!out_) return;  // the reason stays that of the first line that was not taken
+  errno = 0;
   out_ << dump_line(line) << std::endl;  // a line at once, for those who watch the file
+  if (!out_ && errno != 0) reason_ = std::strerror(errno);
 }
 
 void StepStatsFile::finish() {
   out_.flush();
   if (out_) return;
   out_.close();
-  std::error_code ignored;  // a device or a pipe stays
-  const bool removed =
-      std::filesystem::is_regular_file(path_, ignored) && std::filesystem::remove(path_, ignored);
-  throw Error(ErrorCode::resource,
-              fmt::format("the step statistics could not be written{}",
-                          removed ? ": the file was removed" : ""),
-              path_, "free space where the file lies");
+  std::error_code ignored;  // a device or a pipe stays, and so does a link
+  const bool removed = std::filesystem::is_regular_file(path_, ignored) &&
+                       std::filesystem::remove(followed(path_), ignored);
+  throw Error(
+      ErrorCode::resource,
+      fmt::format("the step statistics could not be written to '{}'{}{}", path_,
+                  reason_.empty() ? "" : ": " + reason_, removed ? "; the file was removed" : ""),
+      "--dump-step-stats", "give a place with enough room that can be written");
 }
 
 }  // namespace dllm::cli

@@ -26,6 +26,7 @@ class StepStatsFile final : public StepObserver {
 
  private:
   std::string path_;
+  std::string reason_;  ///< why a line was not taken; empty where the system named none
   const Tokenizer& tokenizer_;
   std::ofstream out_;
 };
