@@ -97,7 +97,7 @@ DeviceInfo CudaBackend::device() const {
   const DeviceFree memory = device_free();
   DeviceInfo info;
   info.backend = "cuda";
-  info.name = properties_.name;
+  info.name = std::string(properties_.name) + ", " + name_of(mode_) + " products";
   info.isa = "sm_" + std::to_string(properties_.major) + std::to_string(properties_.minor);
   info.total_bytes = memory.total_bytes;
   info.available_bytes = memory.free_bytes;
