@@ -149,6 +149,11 @@ class Result(Bench):
         self.assertNotIn("\x1b", text + result.stderr.decode())
         self.assertIn(b"backend cpu", result.stderr)
 
+    def test_one_row_and_one_step_are_told_as_one(self):
+        result = self.dllm("bench", "-m", model("random"), "--canvas", 1, "--repeat", 1, "--no-peak")
+        self.assert_ok(result)
+        self.assertIn(b"1 row scored, 1 x 1 step, sampler", result.stdout)
+
     def test_bad_canvases_are_refused_before_the_weights(self):
         huge = self.bench("--canvas", 100000)
         self.assert_fails(huge, USAGE, "100000", "--canvas")

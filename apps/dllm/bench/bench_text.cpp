@@ -1,6 +1,8 @@
 // The text form of a result.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "bench/bench_result.hpp"
 #include "output/console.hpp"
 
@@ -30,12 +32,13 @@ std::string head_lines(const BenchResult& result) {
   return fmt::format(
       "model   {}: {}, {}\n"
       "device  {} {}{}\n"
-      "work    canvas {} ({} prompt, {} to fill), {:.0f} rows scored, {} x {} step{}, sampler {}, "
+      "work    canvas {} ({} prompt, {} to fill), {} scored, {} x {}, sampler {}, "
       "seed {}\n",
       single_line(result.model_path), result.architecture, types_text(result), result.backend,
       single_line(result.device.name), asked_text(result), result.canvas, result.n_prompt,
-      result.canvas - result.n_prompt, first.rows, result.repeats.size(), first.steps,
-      first.steps == 1 ? "" : "s", result.sampler, result.seed);
+      result.canvas - result.n_prompt,
+      counted(static_cast<std::size_t>(std::lround(first.rows)), "row"), result.repeats.size(),
+      counted(first.steps, "step"), result.sampler, result.seed);
 }
 
 std::string stage_lines(const BenchResult& result) {
