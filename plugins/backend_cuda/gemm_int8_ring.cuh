@@ -77,6 +77,18 @@ struct Int8Ring {
   }
 };
 
+/// By all threads of a block, before the ring is used.
+template <int kTokens, int kBlocks>
+__device__ __forceinline__ void begin_int8_ring(Int8Ring<kTokens, kBlocks>& ring,
+                                                const void* memory, std::uint32_t n_warps) {
+  ring.base = (shared_address(memory) + kAlignment - 1) / kAlignment * kAlignment;
+  begin_ring(ring, n_warps);
+  if (threadIdx.x < kTokens)
+    asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(ring.ones() + 4 * threadIdx.x), "f"(1.0f)
+                 : "memory");
+  __syncthreads();
+}
+
 // Blocks of a tile along the inputs.
 template <Kind kKind>
 __device__ __forceinline__ Units int8_units_of(const GemmArgs& a, const Tile& tile) {

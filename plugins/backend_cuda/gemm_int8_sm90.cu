@@ -30,12 +30,7 @@ __global__ void __launch_bounds__(128 * (1 + kInt8Consumers), 1)
 #if defined(DLLM_WARPGROUPS)
   extern __shared__ std::uint8_t memory[];
   Int8Ring<kTokens, kInt8Consumers * kPer> ring;
-  ring.base = (shared_address(memory) + kAlignment - 1) / kAlignment * kAlignment;
-  begin_ring(ring, 4 * kInt8Consumers);
-  if (threadIdx.x < kTokens)
-    asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(ring.ones() + 4 * threadIdx.x), "f"(1.0f)
-                 : "memory");
-  __syncthreads();
+  begin_int8_ring(ring, memory, 4 * kInt8Consumers);
   let_successor_start();
   if (threadIdx.x < 128) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;\n");

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <stdexcept>
 
 namespace dllm::test {
@@ -150,6 +151,26 @@ Rows FeedForward::oracle_normed(const std::vector<float>& rows) const {
 Rows FeedForward::oracle_added(const std::vector<float>& rows) const {
   return oracle_linear(down_values(),
                        oracle_gated(gate_values(), up_values(), oracle_normed(rows)));
+}
+
+void expect_what_is_not_finite_to_show(
+    Backend& backend, std::uint32_t width,
+    const std::function<FeedForward(std::optional<float> bad)>& layer) {
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    for (const bool in_weight : {false, true}) {
+      const FeedForward made = layer(in_weight ? std::optional(bad) : std::nullopt);
+      auto values = random_floats(std::size_t{2} * width, 5);
+      if (!in_weight) values[width + 70] = bad;
+      const auto x = make_filled(backend, values, width);
+      made.run(x->rows(2));
+      const auto got = read(backend, x->rows(2));
+      for (std::size_t i = 0; i < width; ++i) {
+        EXPECT_EQ(std::isfinite(got[i]), !in_weight);
+        EXPECT_FALSE(std::isfinite(got[width + i]));
+      }
+    }
+  }
 }
 
 Rows rounded_to_int8(Rows rows, std::size_t group) {

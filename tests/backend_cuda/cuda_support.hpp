@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,12 @@ class FeedForward {
  public:
   std::unique_ptr<Weight> gate, up, down, norm;
 };
+
+/// A weight or an input that is not finite shows in every row that meets it, and in no other.
+/// `layer(bad)`: of that width, with `bad` among gate's weights if there is one.
+void expect_what_is_not_finite_to_show(
+    Backend& backend, std::uint32_t width,
+    const std::function<FeedForward(std::optional<float> bad)>& layer);
 
 /// Rows as int8 with a step for every `group` values, the largest over 127, represents them: 256 of
 /// what gate and up read and of column-split weights, else 128. Codes are

@@ -197,28 +197,15 @@ TEST_F(CudaInt8, GatedMlpIsTheProductOfAllRounded) {
   }
 }
 
-// A weight or an input that is not finite shows in every row that meets it, and in no other.
 TEST_F(CudaInt8, WhatIsNotFiniteInAFeedForwardLayerShows) {
   constexpr std::uint32_t kWidth = 128;
   constexpr std::uint32_t kFfn = 200;
-  for (const float bad :
-       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    for (const bool in_weight : {false, true}) {
-      Rows gate = short_weights(kFfn, kWidth, 1);
-      if (in_weight) gate[150][3] = static_cast<double>(bad);
-      const FeedForward layer(backend(), gate, short_weights(kFfn, kWidth, 2),
-                              short_weights(kWidth, kFfn, 3));
-      auto values = random_floats(std::size_t{2} * kWidth, 5);
-      if (!in_weight) values[kWidth + 70] = bad;
-      const auto x = fill(values, kWidth);
-      layer.run(x->rows(2));
-      const auto got = ::dllm::test::read(backend(), x->rows(2));
-      for (std::size_t i = 0; i < kWidth; ++i) {
-        EXPECT_EQ(std::isfinite(got[i]), !in_weight);
-        EXPECT_FALSE(std::isfinite(got[kWidth + i]));
-      }
-    }
-  }
+  expect_what_is_not_finite_to_show(backend(), kWidth, [&](std::optional<float> bad) {
+    Rows gate = short_weights(kFfn, kWidth, 1);
+    if (bad) gate[150][3] = static_cast<double>(*bad);
+    return FeedForward(backend(), gate, short_weights(kFfn, kWidth, 2),
+                       short_weights(kWidth, kFfn, 3));
+  });
 }
 
 // Gate and up of rows that fill no block of a tile.

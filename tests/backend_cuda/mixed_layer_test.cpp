@@ -202,32 +202,19 @@ TEST_F(CudaMixed, ProductsThatReachTheirBoundStayInRange) {
   }
 }
 
-// A weight or an input that is not finite shows in every row that meets it, and in no other.
 TEST_F(CudaMixed, WhatIsNotFiniteInAFeedForwardLayerShows) {
   constexpr std::uint32_t kWidth = 256;
   constexpr std::uint32_t kFfn = 256;
-  for (const float bad :
-       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    for (const bool in_weight : {false, true}) {
-      const FeedForward layer(backend(), kWidth, [&](WeightFile& file) {
-        std::vector<std::byte> gate = short_q4_k(kFfn, kWidth, 1);
-        const std::size_t row = 150 * std::size_t{144};
-        if (in_weight) gate[row + 1] = std::isnan(bad) ? std::byte{0x7E} : std::byte{0x7C};
-        file.add_blocks("gate", DType::q4_k, kFfn, kWidth, gate);
-        add_weight(file, "up", DType::q4_k, kFfn, kWidth, 2);
-        file.add("down", DType::q6_k, kWidth, kFfn, 3);
-      });
-      auto values = random_floats(std::size_t{2} * kWidth, 5);
-      if (!in_weight) values[kWidth + 70] = bad;
-      const auto x = fill(values, kWidth);
-      layer.run(x->rows(2));
-      const auto got = ::dllm::test::read(backend(), x->rows(2));
-      for (std::size_t i = 0; i < kWidth; ++i) {
-        EXPECT_EQ(std::isfinite(got[i]), !in_weight);
-        EXPECT_FALSE(std::isfinite(got[kWidth + i]));
-      }
-    }
-  }
+  expect_what_is_not_finite_to_show(backend(), kWidth, [&](std::optional<float> bad) {
+    return FeedForward(backend(), kWidth, [&](WeightFile& file) {
+      std::vector<std::byte> gate = short_q4_k(kFfn, kWidth, 1);
+      const std::size_t row = 150 * std::size_t{144};
+      if (bad) gate[row + 1] = std::isnan(*bad) ? std::byte{0x7E} : std::byte{0x7C};
+      file.add_blocks("gate", DType::q4_k, kFfn, kWidth, gate);
+      add_weight(file, "up", DType::q4_k, kFfn, kWidth, 2);
+      file.add("down", DType::q6_k, kWidth, kFfn, 3);
+    });
+  });
 }
 
 }  // namespace
